@@ -14,10 +14,10 @@ type Backend interface {
 	// as charges: verdicts[i] answers charges[i].
 	//
 	// A refusal is a verdict, not an error; one refusal leaves every bucket of
-	// the call as it was. A cost of 0 only reads, and is never refused. Charges
-	// on one bucket add up: they are granted together or not at all, their
-	// verdicts show the same remaining, and a sum above [Limit.Most] is refused
-	// with [ReasonNever].
+	// the call as it was. Charges on one bucket (bucket name, algorithm and key)
+	// add up: they are granted together or not at all under the first one's
+	// limit, share one verdict, and a sum above [Limit.Most] is refused with
+	// [ReasonNever]. A sum of 0 only reads, and is never refused.
 	//
 	// An error means that no verdict is known; the charge may have been made.
 	// It wraps the cause of ctx's end, or [ErrUnavailable]; a negative cost or
