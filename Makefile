@@ -93,7 +93,7 @@ $(BIN)/buf: tools/buf/package-lock.json tools/buf/go.mod
 	@mkdir -p $(BIN)
 	@echo "Installing buf."
 	@(cd tools/buf && npm ci --silent && install -m 755 node_modules/@bufbuild/buf-*/bin/buf $@) || \
-	{ echo "Not from npm. Building buf from source; this takes some minutes."; GOBIN=$(BIN) go -C tools/buf install tool; }
+	{ echo "Not from npm. Building buf from source; this takes about two minutes."; GOBIN=$(BIN) go -C tools/buf install tool; }
 	@touch $@
 
 # protoc-gen-go-grpc comes along.
@@ -103,6 +103,6 @@ $(BIN)/protoc-gen-go: tools/protoc/go.mod
 	@touch $@
 
 $(BIN)/golangci-lint: tools/golangci-lint/go.mod
-	@echo "Building golangci-lint; this takes some minutes."
+	@echo "Building golangci-lint; this takes about two minutes."
 	@GOBIN=$(BIN) go -C tools/golangci-lint install tool
 	@touch $@
