@@ -27,10 +27,10 @@ demo: ## Run the quickstart: a server and a client in one process
 test: ## Test every module, with the race detector
 	@$(if $(RACE),,echo "No C compiler: testing without the race detector.")
 	@echo "The first run compiles the dependencies; it takes a few minutes."
-	@set -e; for m in $(filter-out bench,$(MODULES)); do \
+	@failed=0; for m in $(filter-out bench,$(MODULES)); do \
 		echo "== $$m: go test $(RACE)"; \
-		(cd $$m && go test $(RACE) $(TESTFLAGS) ./...); \
-	done
+		(cd $$m && go test $(RACE) $(TESTFLAGS) ./...) || failed=1; \
+	done; exit $$failed
 ifneq ($(filter bench,$(MODULES)),)
 	@echo "== bench: go vet, go build"
 	@cd bench && go vet ./... && go build -o /dev/null ./...
@@ -55,10 +55,11 @@ lint: lint-proto lint-go ## Check Go, go.mod files and protos
 
 .PHONY: lint-go
 lint-go: $(BIN)/golangci-lint
-	@set -e; for m in $(MODULES); do \
+	@failed=0; for m in $(MODULES); do \
 		echo "== $$m: golangci-lint, go mod tidy -diff"; \
-		(cd $$m && golangci-lint run ./... && go mod tidy -diff); \
-	done
+		(cd $$m && golangci-lint run ./...) || failed=1; \
+		(cd $$m && go mod tidy -diff) || failed=1; \
+	done; exit $$failed
 
 .PHONY: lint-proto
 lint-proto: $(BIN)/buf
@@ -93,7 +94,7 @@ $(BIN)/buf: tools/buf/package-lock.json tools/buf/go.mod
 	@mkdir -p $(BIN)
 	@echo "Installing buf."
 	@(cd tools/buf && npm ci --silent && install -m 755 node_modules/@bufbuild/buf-*/bin/buf $@) || \
-	{ echo "Not from npm. Building buf from source; this takes about two minutes."; GOBIN=$(BIN) go -C tools/buf install tool; }
+	{ echo "Not from npm. Building buf from source; this takes a minute or two."; GOBIN=$(BIN) go -C tools/buf install tool; }
 	@touch $@
 
 # protoc-gen-go-grpc comes along.
@@ -103,6 +104,6 @@ $(BIN)/protoc-gen-go: tools/protoc/go.mod
 	@touch $@
 
 $(BIN)/golangci-lint: tools/golangci-lint/go.mod
-	@echo "Building golangci-lint; this takes about two minutes."
+	@echo "Building golangci-lint; this takes a minute or two."
 	@GOBIN=$(BIN) go -C tools/golangci-lint install tool
 	@touch $@
