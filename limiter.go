@@ -89,16 +89,18 @@ func (l *Limiter) plan(table Table, c *config) error {
 	}
 	// Checked as one more method of the table, since they may share its buckets.
 	m := Method{Name: "/default/rules", Rules: c.defaults}
-	if _, err := Merge(table, Table{m}); err != nil {
-		return err
+	_, err := Merge(table, Table{m})
+	if err == nil {
+		l.defaults, err = newPlan(&m, c, func(r *Rule) string {
+			if r.Bucket != "" {
+				return r.Bucket
+			}
+			return "*#" + r.Name
+		})
 	}
-	var err error
-	l.defaults, err = newPlan(&m, c, func(r *Rule) string {
-		if r.Bucket != "" {
-			return r.Bucket
-		}
-		return "*#" + r.Name
-	})
+	if rule := (*RuleError)(nil); errors.As(err, &rule) {
+		rule.Method = "default rules"
+	}
 	return err
 }
 
@@ -123,10 +125,7 @@ func (l *Limiter) warnWithoutFallback() {
 //
 // Decide takes as long as the backend does, and does not sleep.
 func (l *Limiter) Decide(ctx context.Context, call *Call) *Decision {
-	p, found := l.methods[call.Method]
-	if !found {
-		p = l.defaultPlan(call.Method)
-	}
+	p := l.planOf(call.Method)
 	if p == nil {
 		return unlimited
 	}
@@ -146,6 +145,21 @@ func (l *Limiter) Decide(ctx context.Context, call *Call) *Decision {
 		l.observer.ObserveDecision(ctx, d)
 	}
 	return d
+}
+
+// ReadsRequest tells whether the rules of a method read the request message, for
+// keys or a cost. Adapters that could decide before there is one ask this.
+func (l *Limiter) ReadsRequest(method string) bool {
+	p := l.planOf(method)
+	return p != nil && p.readsRequest()
+}
+
+// planOf returns the plan of a method, or nil if it is not limited.
+func (l *Limiter) planOf(method string) *plan {
+	if p, found := l.methods[method]; found {
+		return p
+	}
+	return l.defaultPlan(method)
 }
 
 // defaultPlan returns the plan of a method that is not in the table.

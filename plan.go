@@ -105,3 +105,8 @@ func (c *config) keyFunc(part *KeyPart) (f KeyFunc, want string) {
 func (p *plan) fallsBack() bool {
 	return slices.ContainsFunc(p.rules, func(r Rule) bool { return r.OnUnavailable == Local })
 }
+
+// readsRequest tells whether a key or the cost comes from the request message.
+func (p *plan) readsRequest() bool {
+	return p.cost.Field != nil || slices.ContainsFunc(p.parts, func(part planPart) bool { return part.Source == SourceField })
+}
