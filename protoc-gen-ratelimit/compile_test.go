@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bufbuild/protocompile"
+	"github.com/bufbuild/protocompile/linker"
+	"github.com/bufbuild/protocompile/protoutil"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+const testdata = "testdata"
+
+// compile compiles .proto files below a directory, in the test's process, and
+// returns the request that a compiler would send for them.
+func compile(tb testing.TB, dir string, files ...string) *pluginpb.CodeGeneratorRequest {
+	tb.Helper()
+	return compileFrom(tb, &protocompile.SourceResolver{ImportPaths: []string{dir, "../proto"}}, files...)
+}
+
+func compileFrom(tb testing.TB, sources protocompile.Resolver, files ...string) *pluginpb.CodeGeneratorRequest {
+	tb.Helper()
+	compiler := protocompile.Compiler{
+		Resolver:       protocompile.WithStandardImports(sources),
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	linked, err := compiler.Compile(tb.Context(), files...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: files}
+	added := map[string]bool{}
+	var add func(linker.File)
+	add = func(f linker.File) {
+		if added[f.Path()] {
+			return
+		}
+		added[f.Path()] = true
+		imports := f.Imports()
+		for i := range imports.Len() {
+			add(f.FindImportByPath(imports.Get(i).Path()))
+		}
+		request.ProtoFile = append(request.ProtoFile, protoutil.ProtoFromFileDescriptor(f))
+	}
+	for _, f := range linked {
+		add(f)
+	}
+	return request
+}
+
+// load returns the request for the .proto files of a case: from image.binpb if
+// the case has one, which is for what [compile] does not read.
+func load(tb testing.TB, name string) *pluginpb.CodeGeneratorRequest {
+	tb.Helper()
+	files := protoFiles(tb, filepath.Join(testdata, name))
+	for i := range files {
+		files[i] = name + "/" + files[i]
+	}
+	image, err := os.ReadFile(filepath.Join(testdata, name, "image.binpb"))
+	if os.IsNotExist(err) {
+		return compile(tb, testdata, files...)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var set descriptorpb.FileDescriptorSet
+	if err := proto.Unmarshal(image, &set); err != nil {
+		tb.Fatal(err)
+	}
+	return &pluginpb.CodeGeneratorRequest{FileToGenerate: files, ProtoFile: set.GetFile()}
+}
+
+// protoFiles returns the .proto files below a directory, sorted.
+func protoFiles(tb testing.TB, dir string) []string {
+	tb.Helper()
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if filepath.Ext(path) == ".proto" {
+			relative, _ := filepath.Rel(dir, path)
+			files = append(files, filepath.ToSlash(relative))
+		}
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	slices.Sort(files)
+	return files
+}
+
+// generate sends a request through the plugin as protoc does, encoded, and
+// returns the generated files by name, or the run's error.
+func generate(tb testing.TB, request *pluginpb.CodeGeneratorRequest, params ...string) (map[string]string, string) {
+	tb.Helper()
+	request.Parameter = new(strings.Join(params, ","))
+	wire, err := proto.Marshal(request)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	decoded := &pluginpb.CodeGeneratorRequest{}
+	if err := proto.Unmarshal(wire, decoded); err != nil {
+		tb.Fatal(err)
+	}
+	options, run := plugin()
+	p, err := options.New(decoded)
+	if err != nil {
+		return nil, err.Error()
+	}
+	if err := run(p); err != nil {
+		p.Error(err)
+	}
+	return contents(p.Response())
+}
+
+func contents(response *pluginpb.CodeGeneratorResponse) (map[string]string, string) {
+	files := map[string]string{}
+	for _, f := range response.GetFile() {
+		files[f.GetName()] = f.GetContent()
+	}
+	return files, response.GetError()
+}
+
+// runTool sends a request through a plugin pinned in tools/protoc.
+func runTool(tb testing.TB, name string, request *pluginpb.CodeGeneratorRequest, params ...string) map[string]string {
+	tb.Helper()
+	request.Parameter = new(strings.Join(params, ","))
+	wire, err := proto.Marshal(request)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd := exec.CommandContext(tb.Context(), "go", "tool", "-modfile=tools/protoc/go.mod", name)
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Stdin = bytes.NewReader(wire)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	response := &pluginpb.CodeGeneratorResponse{}
+	if err := proto.Unmarshal(out, response); err != nil {
+		tb.Fatal(err)
+	}
+	files, fault := contents(response)
+	if fault != "" {
+		tb.Fatal(fault)
+	}
+	return files
+}

@@ -1,0 +1,134 @@
+package gen
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/protolimit/ratelimit"
+)
+
+// meetings finds out which rules meet each method of s, and checks what they
+// must be together.
+func (r *reader) meetings(s *service) {
+	meets := map[*rule][]*met{}
+	for _, m := range s.methods {
+		for _, rule := range rulesOf(s, m) {
+			met := &met{rule: rule, method: m, paths: make([]*path, len(rule.parts))}
+			m.met = append(m.met, met)
+			meets[rule] = append(meets[rule], met)
+		}
+		r.unmet(m)
+		r.count(m)
+		r.cover(m)
+		for _, rule := range m.own {
+			r.fields(rule, meets[rule])
+		}
+	}
+	r.distinct(s)
+	for _, rule := range slices.Concat(s.shared, s.defaults) {
+		r.fields(rule, meets[rule])
+	}
+}
+
+// rulesOf returns the rules that meet a method, in the order of the table.
+func rulesOf(s *service, m *method) []*rule {
+	switch {
+	case m.exempt:
+		return nil
+	case len(m.own) > 0:
+		return slices.Concat(m.own, s.shared)
+	}
+	return slices.Concat(s.defaults, s.shared)
+}
+
+// unmet notes what is stated for a method that no rule meets: it would do
+// nothing.
+func (r *reader) unmet(m *method) {
+	if len(m.met) > 0 || m.exempt {
+		return
+	}
+	const want = "want a rule that meets the method"
+	if m.costAt != nil {
+		r.add(*m.costAt, "cost", "stated", want)
+	}
+	if m.refundAt != nil {
+		r.add(*m.refundAt, "refund_on", "stated", want)
+	}
+}
+
+func (r *reader) count(m *method) {
+	if n := len(m.met); n > ratelimit.MaxRules {
+		r.add(m.place, "rules", strconv.Itoa(n), fmt.Sprintf("want at most %d that meet on one method", ratelimit.MaxRules))
+	}
+}
+
+// cover notes rules that can never grant the constant cost of a method.
+func (r *reader) cover(m *method) {
+	for _, met := range m.met {
+		if met.Rate.Window == 0 {
+			continue // the rate is wrong
+		}
+		if most := met.Most(); m.cost.Units > most && most > 0 {
+			at := *m.costAt
+			at.rule = met.place.rule
+			r.add(at, "cost", strconv.Quote(strconv.FormatInt(m.cost.Units, 10)),
+				fmt.Sprintf("want at most %d, the most that the rule can grant at once", most))
+		}
+	}
+}
+
+// distinct notes rules of one name that meet on one method, each once.
+func (r *reader) distinct(s *service) {
+	noted := map[*rule]bool{}
+	for _, m := range s.methods {
+		for i, later := range m.met {
+			first := slices.IndexFunc(m.met[:i], func(o *met) bool { return o.Name != "" && o.Name == later.Name })
+			if first < 0 {
+				continue
+			}
+			one, other := later.rule, m.met[first].rule
+			if one.Scope != other.Scope {
+				// The service's rule meets other methods too, so the name to
+				// change is the one that stands beside it.
+				one, other = other, one
+			}
+			if !noted[one] {
+				noted[one] = true
+				r.add(one.place, "name", strconv.Quote(one.Name), fmt.Sprintf(
+					"want each name once among the rules that meet on one method: on %s the rule of %s has it too", m.name, other.position()))
+			}
+		}
+	}
+}
+
+// fields finds the fields that a rule's key needs in the request of each method
+// that the rule meets.
+func (r *reader) fields(rule *rule, meets []*met) {
+	for i, part := range rule.parts {
+		if !part.ok || part.Source != ratelimit.SourceField {
+			continue
+		}
+		var want string
+		lack := 0
+		for _, met := range meets {
+			p, w := keyPath(met.method.proto, part.Name)
+			if met.paths[i] = p; p != nil {
+				continue
+			}
+			lack++
+			if lack == 1 {
+				want = w
+				if met.method.name != rule.name {
+					want = fmt.Sprintf("want a field of every request that the rule meets, or an exempt method; in %s, %s", met.method.name, w)
+				}
+			}
+		}
+		if lack > 1 {
+			want += fmt.Sprintf("; and in %d more", lack-1)
+		}
+		if lack > 0 {
+			r.add(rule.place, "key", strconv.Quote(part.text), want)
+		}
+	}
+}

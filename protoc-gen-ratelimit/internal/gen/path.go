@@ -1,0 +1,166 @@
+package gen
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/compiler/protogen"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/protolimit/ratelimit"
+)
+
+// A path leads from a request to one of its fields.
+type path struct {
+	request *protogen.Message
+	way     []*protogen.Field // singular messages
+	last    *protogen.Field
+	class   ratelimit.Class // of a key
+}
+
+const (
+	keyEnds  = "want a path that ends at an integer, enum, bool, bytes or string, or at a wrapper of one"
+	costEnds = "want a path that ends at an integer or its wrapper, or at a repeated, map, string or bytes field"
+)
+
+// keyPath returns the path of a key, or what was wanted.
+func keyPath(m *protogen.Method, text string) (p *path, want string) {
+	p, want = walk(m, text)
+	if want != "" {
+		return nil, want
+	}
+	if p.last.Desc.Cardinality() != protoreflect.Repeated {
+		p.unwrap()
+		p.class = classOf(p.last.Desc.Kind())
+	}
+	if p.class == ratelimit.ClassNone {
+		return nil, fmt.Sprintf("%s: %s", keyEnds, describe(p.last))
+	}
+	return p, ""
+}
+
+// costPath returns the path of a cost, or what was wanted.
+func costPath(m *protogen.Method, text string) (p *path, want string) {
+	p, want = walk(m, text)
+	if want != "" {
+		return nil, want
+	}
+	if p.last.Desc.Cardinality() == protoreflect.Repeated {
+		return p, ""
+	}
+	stated := p.last
+	switch classOf(stated.Desc.Kind()) {
+	case ratelimit.ClassInteger, ratelimit.ClassText:
+		return p, ""
+	}
+	p.unwrap()
+	if classOf(p.last.Desc.Kind()) == ratelimit.ClassInteger {
+		return p, ""
+	}
+	return nil, fmt.Sprintf("%s: %s", costEnds, describe(stated))
+}
+
+// walk follows a path from the request of m, or says what was wanted.
+func walk(m *protogen.Method, text string) (p *path, want string) {
+	if m.Desc.IsStreamingClient() {
+		return nil, "want no field: a client-streaming method has many requests"
+	}
+	p = &path{request: m.Input}
+	message := m.Input
+	names := strings.Split(text, ".")
+	for i, name := range names {
+		field := fieldNamed(message, name)
+		if field == nil {
+			return nil, wantField(message)
+		}
+		if i == len(names)-1 {
+			p.last = field
+			break
+		}
+		if field.Message == nil || field.Desc.Cardinality() == protoreflect.Repeated {
+			return nil, fmt.Sprintf("want only singular messages on the way: %s", describe(field))
+		}
+		p.way = append(p.way, field)
+		message = field.Message
+	}
+	return p, ""
+}
+
+// unwrap makes a path to a wrapper lead to the value in it.
+func (p *path) unwrap() {
+	m := p.last.Message
+	if m == nil || !isWrapper(m.Desc.FullName()) {
+		return
+	}
+	p.way = append(p.way, p.last)
+	p.last = m.Fields[0]
+}
+
+// isWrapper tells whether a message is one of google/protobuf/wrappers.proto.
+func isWrapper(name protoreflect.FullName) bool {
+	if name.Parent() != "google.protobuf" {
+		return false
+	}
+	switch name.Name() {
+	case "DoubleValue", "FloatValue", "Int64Value", "UInt64Value", "Int32Value", "UInt32Value",
+		"BoolValue", "StringValue", "BytesValue":
+		return true
+	}
+	return false
+}
+
+// classOf returns the class of a key, or ClassNone if a field of this kind
+// cannot be one.
+func classOf(k protoreflect.Kind) ratelimit.Class {
+	switch k {
+	case protoreflect.BoolKind:
+		return ratelimit.ClassBool
+	case protoreflect.EnumKind:
+		return ratelimit.ClassEnum
+	case protoreflect.StringKind, protoreflect.BytesKind:
+		return ratelimit.ClassText
+	case protoreflect.FloatKind, protoreflect.DoubleKind, protoreflect.MessageKind, protoreflect.GroupKind:
+		return ratelimit.ClassNone
+	}
+	return ratelimit.ClassInteger
+}
+
+func fieldNamed(m *protogen.Message, name string) *protogen.Field {
+	for _, f := range m.Fields {
+		if string(f.Desc.Name()) == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// wantField lists the fields of m, some of them if there are many.
+func wantField(m *protogen.Message) string {
+	const most = 12
+	if len(m.Fields) == 0 {
+		return fmt.Sprintf("want no field: %s has none", m.Desc.FullName())
+	}
+	var names []string
+	for _, f := range m.Fields[:min(most, len(m.Fields))] {
+		names = append(names, string(f.Desc.Name()))
+	}
+	if more := len(m.Fields) - most; more > 0 {
+		names = append(names, fmt.Sprintf("or one of %d more", more))
+	}
+	return fmt.Sprintf("want a field of %s: %s", m.Desc.FullName(), strings.Join(names, ", "))
+}
+
+// describe says what a field is: "acme.Order.tags is a repeated string".
+func describe(f *protogen.Field) string {
+	kind := f.Desc.Kind().String()
+	if f.Message != nil {
+		kind = string(f.Message.Desc.FullName())
+	}
+	switch {
+	case f.Desc.IsMap():
+		kind = "map"
+	case f.Desc.Cardinality() == protoreflect.Repeated:
+		kind = "repeated " + kind
+	}
+	return fmt.Sprintf("%s is a %s", f.Desc.FullName(), kind)
+}
