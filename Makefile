@@ -39,8 +39,9 @@ endif
 .PHONY: generate
 generate: $(BIN)/buf $(BIN)/protoc-gen-go ## Rebuild every generated file
 	$(BIN)/buf generate
-	go build -buildvcs=false -o $(BIN)/ ./protoc-gen-ratelimit
+	go build -o $(BIN)/ ./protoc-gen-ratelimit
 	cd examples/quickstart && buf generate
+	go test ./protoc-gen-ratelimit -run='^TestGolden$$' -update
 
 # The tree as it is, committed or not, less what is ignored, as one hash.
 TREE := export GIT_INDEX_FILE=$(BIN)/index; rm -f $(BIN)/index; git add -A && git write-tree
