@@ -78,6 +78,23 @@ func load(tb testing.TB, name string) *pluginpb.CodeGeneratorRequest {
 	return &pluginpb.CodeGeneratorRequest{FileToGenerate: files, ProtoFile: set.GetFile()}
 }
 
+// buildImage rebuilds the image of a case that has one, with the pinned buf.
+func buildImage(tb testing.TB, name string) {
+	tb.Helper()
+	image := filepath.Join(testdata, name, "image.binpb")
+	if _, err := os.Stat(image); err != nil {
+		return
+	}
+	cmd := exec.CommandContext(tb.Context(), ".bin/buf", "build", ".", //nolint:gosec // paths of this tree
+		"--config", `{"version":"v2","modules":[{"path":"protoc-gen-ratelimit/testdata"},{"path":"proto"}]}`,
+		"--path", "protoc-gen-ratelimit/testdata/"+name,
+		"--as-file-descriptor-set", "--exclude-source-info", "-o", "protoc-gen-ratelimit/"+image)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("buf build, which make .bin/buf installs: %v\n%s", err, out)
+	}
+}
+
 // protoFiles returns the .proto files below a directory, sorted.
 func protoFiles(tb testing.TB, dir string) []string {
 	tb.Helper()

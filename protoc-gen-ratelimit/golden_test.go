@@ -33,6 +33,9 @@ func cases(t *testing.T) []string {
 func TestGolden(t *testing.T) {
 	for _, name := range cases(t) {
 		t.Run(name, func(t *testing.T) {
+			if *update {
+				buildImage(t, name)
+			}
 			request := load(t, name)
 			got, fault := generate(t, request, "paths=source_relative")
 			if fault != "" {

@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -28,7 +29,7 @@ func newerOptions(req *pluginpb.CodeGeneratorRequest) newer {
 	n := newer{map[string]map[protowire.Number]string{}, map[protoreflect.Name]map[protowire.Number]string{}}
 	ours := ratelimitpb.File_ratelimit_options_proto
 	for _, f := range req.GetProtoFile() {
-		if f.GetPackage() != string(ours.Package()) {
+		if !isOptions(f) {
 			continue
 		}
 		for _, x := range f.GetExtension() {
@@ -45,6 +46,15 @@ func newerOptions(req *pluginpb.CodeGeneratorRequest) newer {
 		}
 	}
 	return n
+}
+
+// isOptions tells whether f is the options file, which may have any path.
+func isOptions(f *descriptorpb.FileDescriptorProto) bool {
+	rule := ratelimitpb.E_Rule.TypeDescriptor()
+	return f.GetPackage() == string(rule.ParentFile().Package()) &&
+		slices.ContainsFunc(f.GetExtension(), func(x *descriptorpb.FieldDescriptorProto) bool {
+			return x.GetName() == string(rule.Name())
+		})
 }
 
 func (n newer) add(x *descriptorpb.FieldDescriptorProto) {
