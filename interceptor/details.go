@@ -100,11 +100,14 @@ func subject(key []ratelimit.KeyPart) string {
 	if len(key) == 0 {
 		return "all callers"
 	}
-	s := key[0].String()
-	for i := range key[1:] {
-		s += ", " + key[1+i].String()
+	var s strings.Builder
+	for i := range key {
+		if i > 0 {
+			s.WriteString(", ")
+		}
+		s.WriteString(key[i].String())
 	}
-	return s
+	return s.String()
 }
 
 // describe states the limit: "10/s, burst 20".

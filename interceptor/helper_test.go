@@ -2,6 +2,7 @@ package interceptor_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -24,6 +25,8 @@ const (
 	serverStream = "/test.v1.Echo/ServerStream"
 	bidi         = "/test.v1.Echo/Bidi"
 )
+
+var allMethods = []string{unary, clientStream, serverStream, bidi}
 
 // echo is what the methods of the test service do; nil echoes.
 type echo struct {
@@ -67,16 +70,16 @@ func echoStream(srv any, stream grpc.ServerStream) error {
 	var last *text
 	for {
 		m := new(text)
-		switch err := stream.RecvMsg(m); err {
-		case nil:
+		err := stream.RecvMsg(m)
+		switch {
+		case err == nil:
 			last = m
-		case io.EOF:
-			if last == nil {
-				return nil
-			}
-			return stream.SendMsg(last)
-		default:
+		case !errors.Is(err, io.EOF):
 			return err
+		case last == nil:
+			return nil
+		default:
+			return stream.SendMsg(last)
 		}
 	}
 }
@@ -140,14 +143,14 @@ func call(ctx context.Context, conn *grpc.ClientConn, method, message string, op
 	if err != nil {
 		return err
 	}
-	if err := stream.SendMsg(wrapperspb.String(message)); err != nil && err != io.EOF {
+	if err := stream.SendMsg(wrapperspb.String(message)); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if err := stream.CloseSend(); err != nil {
 		return err
 	}
 	for {
-		if err := stream.RecvMsg(new(text)); err == io.EOF {
+		if err := stream.RecvMsg(new(text)); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err
@@ -279,6 +282,12 @@ func (backendFunc) Adjust(context.Context, []ratelimit.Delta) error { return nil
 
 func (backendFunc) Close() error { return nil }
 
+// Verdicts for a backend to give.
+var (
+	granted = ratelimit.Verdict{Allowed: true, Remaining: 7, ResetAfter: time.Second}
+	refused = ratelimit.Verdict{Reason: ratelimit.ReasonExceeded, RetryAfter: 1500 * time.Millisecond, ResetAfter: time.Minute}
+)
+
 // answer is a backend that gives the same verdict to every charge.
 func answer(v ratelimit.Verdict) backendFunc {
 	return func(_ context.Context, _ []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
@@ -316,3 +325,7 @@ func (o *log) last() (ratelimit.Outcome, error) {
 	}
 	return o.outcomes[len(o.outcomes)-1], o.errs[len(o.errs)-1]
 }
+
+type observerFunc func(d *ratelimit.Decision)
+
+func (f observerFunc) ObserveDecision(_ context.Context, d *ratelimit.Decision) { f(d) }

@@ -47,7 +47,7 @@ func refusal(d *ratelimit.Decision) error {
 	// One buffer for the details: they are copied into the status.
 	b := make([]byte, 0, 768)
 	b = appendErrorInfo(b, verdict.Reason.String(), []string{"rule", rule.Name, "method", d.Method})
-	details := []*anypb.Any{newAny(errorInfoType, b)}
+	details := append(make([]*anypb.Any, 0, 3), newAny(errorInfoType, b))
 	if verdict.RetryAfter != ratelimit.Never {
 		start := len(b)
 		b = appendRetryInfo(b, verdict.RetryAfter)
