@@ -118,7 +118,7 @@ func checks(cfg *config) []check {
 	for _, group := range [][]check{
 		stepChecks(), demandChecks(), togetherChecks(), peekChecks(), adjustChecks(), lateChecks(),
 		changeChecks(), rangeChecks(), identityChecks(), inputChecks(),
-		concurrencyChecks(cfg), leavingChecks(), driftChecks(),
+		concurrencyChecks(cfg), leavingChecks(), driftChecks(), traceChecks(),
 	} {
 		all = append(all, group...)
 	}
