@@ -19,11 +19,11 @@ import (
 
 const testdata = "testdata"
 
-// compile compiles .proto files below a directory, in the test's process, and
+// compile compiles .proto files of testdata in the test's process, and
 // returns the request that a compiler would send for them.
-func compile(tb testing.TB, dir string, files ...string) *pluginpb.CodeGeneratorRequest {
+func compile(tb testing.TB, files ...string) *pluginpb.CodeGeneratorRequest {
 	tb.Helper()
-	return compileFrom(tb, &protocompile.SourceResolver{ImportPaths: []string{dir, "../proto"}}, files...)
+	return compileFrom(tb, &protocompile.SourceResolver{ImportPaths: []string{testdata, "../proto"}}, files...)
 }
 
 func compileFrom(tb testing.TB, sources protocompile.Resolver, files ...string) *pluginpb.CodeGeneratorRequest {
@@ -66,7 +66,7 @@ func load(tb testing.TB, name string) *pluginpb.CodeGeneratorRequest {
 	}
 	image, err := os.ReadFile(filepath.Join(testdata, name, "image.binpb"))
 	if os.IsNotExist(err) {
-		return compile(tb, testdata, files...)
+		return compile(tb, files...)
 	}
 	if err != nil {
 		tb.Fatal(err)
@@ -85,7 +85,7 @@ func buildImage(tb testing.TB, name string) {
 	if _, err := os.Stat(image); err != nil {
 		return
 	}
-	cmd := exec.CommandContext(tb.Context(), ".bin/buf", "build", ".", //nolint:gosec // paths of this tree
+	cmd := exec.CommandContext(tb.Context(), ".bin/buf", "build", ".",
 		"--config", `{"version":"v2","modules":[{"path":"protoc-gen-ratelimit/testdata"},{"path":"proto"}]}`,
 		"--path", "protoc-gen-ratelimit/testdata/"+name,
 		"--as-file-descriptor-set", "--exclude-source-info", "-o", "protoc-gen-ratelimit/"+image)

@@ -47,8 +47,11 @@ func (m *met) usable() bool {
 // that used the bucket before, and tells whether there is one.
 func checkAgree(bucket string, first, use *met, found *faults) bool {
 	disagree := func(field, value, want string) bool {
-		also := fmt.Sprintf(", as rule %q of %s (%s)", first.Name, first.method.name, first.position())
-		found.add(use.place, field, value, "want "+want+also+", which shares bucket "+strconv.Quote(bucket))
+		if use.Scope == ratelimit.ScopeService {
+			value += " on " + use.method.name
+		}
+		found.add(use.place, field, value, fmt.Sprintf("want %s, as rule %q on %s (%s), which shares bucket %q",
+			want, first.Name, first.method.name, first.position(), bucket))
 		return true
 	}
 	switch {

@@ -50,10 +50,10 @@ func (r *reader) unmet(m *method) {
 	}
 	const want = "want a rule that meets the method"
 	if m.costAt != nil {
-		r.add(*m.costAt, "cost", "stated", want)
+		r.add(m.costAt.place, "cost", m.costAt.value, want)
 	}
 	if m.refundAt != nil {
-		r.add(*m.refundAt, "refund_on", "stated", want)
+		r.add(m.refundAt.place, "refund_on", m.refundAt.value, want)
 	}
 }
 
@@ -70,10 +70,9 @@ func (r *reader) cover(m *method) {
 			continue // the rate is wrong
 		}
 		if most := met.Most(); m.cost.Units > most && most > 0 {
-			at := *m.costAt
+			at := m.costAt.place
 			at.rule = met.place.rule
-			r.add(at, "cost", strconv.Quote(strconv.FormatInt(m.cost.Units, 10)),
-				fmt.Sprintf("want at most %d, the most that the rule can grant at once", most))
+			r.add(at, "cost", m.costAt.value, fmt.Sprintf("want at most %d, the most that the rule can grant at once", most))
 		}
 	}
 }
@@ -109,26 +108,39 @@ func (r *reader) fields(rule *rule, meets []*met) {
 		if !part.ok || part.Source != ratelimit.SourceField {
 			continue
 		}
-		var want string
-		lack := 0
+		var first misstep
+		var lack []*method
 		for _, met := range meets {
-			p, w := keyPath(met.method.proto, part.Name)
-			if met.paths[i] = p; p != nil {
-				continue
-			}
-			lack++
-			if lack == 1 {
-				want = w
-				if met.method.name != rule.name {
-					want = fmt.Sprintf("want a field of every request that the rule meets, or an exempt method; in %s, %s", met.method.name, w)
+			p, wrong := keyPath(met.method.proto, part.Name)
+			met.paths[i] = p
+			if p == nil {
+				if lack == nil {
+					first = wrong
 				}
+				lack = append(lack, met.method)
 			}
 		}
-		if lack > 1 {
-			want += fmt.Sprintf("; and in %d more", lack-1)
-		}
-		if lack > 0 {
-			r.add(rule.place, "key", strconv.Quote(part.text), want)
+		switch {
+		case lack == nil:
+		case lack[0].name == rule.name: // the method's own rule
+			r.add(rule.place, "key", strconv.Quote(part.text), first.String())
+		default:
+			r.add(rule.place, "key", strconv.Quote(part.text), wantEverywhere(first, lack))
 		}
 	}
+}
+
+// wantEverywhere tells that requests of some methods lack the field of a rule of
+// their service.
+func wantEverywhere(first misstep, lack []*method) string {
+	want := fmt.Sprintf("want a field in the request of every method that the rule meets, and exempt: true on the others: on %s, %s",
+		lack[0].name, first.why)
+	switch n := len(lack) - 1; n {
+	case 0:
+	case 1:
+		want += "; on " + lack[1].name + " neither"
+	default:
+		want += fmt.Sprintf("; on %d more neither", n)
+	}
+	return want
 }

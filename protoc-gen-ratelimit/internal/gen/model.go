@@ -34,11 +34,17 @@ type method struct {
 	own      []*rule // of (ratelimit.rule)
 	met      []*met  // what each call is charged against
 	cost     ratelimit.Cost
-	costPath *path  // if the cost is a field
-	costAt   *place // nil if no cost is stated
+	costPath *path      // if the cost is a field
+	costAt   *statement // nil if no cost is stated
 	refundOn []ratelimit.Code
-	refundAt *place // nil if no code is stated
+	refundAt *statement // nil if no code is stated
 	exempt   bool
+}
+
+// A statement is where a value stands in an option.
+type statement struct {
+	place
+	value string // as a fault shows it
 }
 
 // A rule is a rule as it is stated. The fields that were stated wrongly are

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/compiler/protogen"
 )
 
 // A declarations says what declares the Go names of a file: "message acme.Pay".
 type declarations map[string]string
+
+const servicePrefix = "service "
 
 // nameFunctions names the function of each service that has a table:
 // PaymentsLimits for service Payments. The files stand in the order of their
@@ -38,7 +41,7 @@ func nameFunctions(files []*file, found *faults) {
 			for visible[s.function] != "" {
 				s.function += "_"
 			}
-			own[s.function] = fmt.Sprintf("service %s", s.proto.Desc.FullName())
+			own[s.function] = servicePrefix + string(s.proto.Desc.FullName())
 			visible[s.function] = own[s.function]
 		}
 	}
@@ -59,6 +62,9 @@ func noteClashes(f *file, s *service, files []*file, declared map[string]declara
 		what := declared[other.path][s.function]
 		if other == f || what == "" || other.proto.GoImportPath != f.proto.GoImportPath {
 			continue
+		}
+		if f.path < other.path && other.proto.Generate && strings.HasPrefix(what, servicePrefix) {
+			continue // noted once, in the other file
 		}
 		found.add(s.place, "service", strconv.Quote(string(s.proto.Desc.Name())), fmt.Sprintf(
 			"want another name for it, or for %s (%s): both make %s in Go package %s",

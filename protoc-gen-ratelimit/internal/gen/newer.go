@@ -13,7 +13,8 @@ import (
 	ratelimitpb "github.com/protolimit/ratelimit/proto/ratelimit"
 )
 
-const wantNewer = "want a protoc-gen-ratelimit as new as the ratelimit/options.proto that states it"
+// newEnough is wanted where an annotation is of a newer options file.
+const newEnough = "a protoc-gen-ratelimit as new as the ratelimit/options.proto that states it"
 
 // A newer knows what the options file of a run declares that this plugin does
 // not know. Such annotations must not be ignored.
@@ -80,7 +81,7 @@ func (r *reader) unknownOptions(at place, options proto.Message) {
 	}
 	for _, number := range wireNumbers(wire) {
 		if name, ok := names[number]; ok {
-			r.add(at, name, "unknown", wantNewer)
+			r.add(at, name, "unknown", "want "+newEnough)
 		}
 	}
 }
@@ -93,7 +94,7 @@ func (r *reader) unknownFields(at place, option proto.Message) {
 		if !ok {
 			name = "field " + strconv.Itoa(int(number))
 		}
-		r.add(at, name, "unknown", wantNewer)
+		r.add(at, name, "unknown", "want "+newEnough)
 	}
 }
 

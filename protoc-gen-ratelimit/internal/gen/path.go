@@ -18,72 +18,81 @@ type path struct {
 	class   ratelimit.Class // of a key
 }
 
+// A misstep is why a path leads nowhere. The zero misstep is none.
+type misstep struct {
+	want string // "want ..."
+	why  string
+}
+
+func (m misstep) String() string { return m.want + ": " + m.why }
+
 const (
 	keyEnds  = "want a path that ends at an integer, enum, bool, bytes or string, or at a wrapper of one"
 	costEnds = "want a path that ends at an integer or its wrapper, or at a repeated, map, string or bytes field"
 )
 
-// keyPath returns the path of a key, or what was wanted.
-func keyPath(m *protogen.Method, text string) (p *path, want string) {
-	p, want = walk(m, text)
-	if want != "" {
-		return nil, want
+// keyPath returns the path of a key, or a misstep.
+func keyPath(m *protogen.Method, text string) (*path, misstep) {
+	p, wrong := walk(m, text)
+	if wrong != (misstep{}) {
+		return nil, wrong
 	}
-	if p.last.Desc.Cardinality() != protoreflect.Repeated {
+	stated := p.last
+	if stated.Desc.Cardinality() != protoreflect.Repeated {
 		p.unwrap()
 		p.class = classOf(p.last.Desc.Kind())
 	}
 	if p.class == ratelimit.ClassNone {
-		return nil, fmt.Sprintf("%s: %s", keyEnds, describe(p.last))
+		return nil, misstep{keyEnds, describe(stated)}
 	}
-	return p, ""
+	return p, misstep{}
 }
 
-// costPath returns the path of a cost, or what was wanted.
-func costPath(m *protogen.Method, text string) (p *path, want string) {
-	p, want = walk(m, text)
-	if want != "" {
-		return nil, want
+// costPath returns the path of a cost, or a misstep.
+func costPath(m *protogen.Method, text string) (*path, misstep) {
+	p, wrong := walk(m, text)
+	if wrong != (misstep{}) {
+		return nil, wrong
 	}
 	if p.last.Desc.Cardinality() == protoreflect.Repeated {
-		return p, ""
+		return p, misstep{}
 	}
 	stated := p.last
 	switch classOf(stated.Desc.Kind()) {
 	case ratelimit.ClassInteger, ratelimit.ClassText:
-		return p, ""
+		return p, misstep{}
 	}
 	p.unwrap()
 	if classOf(p.last.Desc.Kind()) == ratelimit.ClassInteger {
-		return p, ""
+		return p, misstep{}
 	}
-	return nil, fmt.Sprintf("%s: %s", costEnds, describe(stated))
+	return nil, misstep{costEnds, describe(stated)}
 }
 
-// walk follows a path from the request of m, or says what was wanted.
-func walk(m *protogen.Method, text string) (p *path, want string) {
+// walk follows a path from the request of m.
+func walk(m *protogen.Method, text string) (*path, misstep) {
 	if m.Desc.IsStreamingClient() {
-		return nil, "want no field: a client-streaming method has many requests"
+		return nil, misstep{"want no field", "a client-streaming method has many requests"}
 	}
-	p = &path{request: m.Input}
+	p := &path{request: m.Input}
 	message := m.Input
 	names := strings.Split(text, ".")
 	for i, name := range names {
 		field := fieldNamed(message, name)
 		if field == nil {
-			return nil, wantField(message)
+			return nil, misstep{wantField(message), fmt.Sprintf("%s has no field %q", message.Desc.FullName(), name)}
 		}
 		if i == len(names)-1 {
 			p.last = field
 			break
 		}
 		if field.Message == nil || field.Desc.Cardinality() == protoreflect.Repeated {
-			return nil, fmt.Sprintf("want only singular messages on the way: %s", describe(field))
+			return nil, misstep{"want only singular messages on the way", describe(field)}
 		}
 		p.way = append(p.way, field)
 		message = field.Message
 	}
-	return p, ""
+	return p, misstep{}
 }
 
 // unwrap makes a path to a wrapper lead to the value in it.
@@ -107,6 +116,11 @@ func isWrapper(name protoreflect.FullName) bool {
 		return true
 	}
 	return false
+}
+
+// isFloatWrapper tells whether m is a wrapper of a number that is no integer.
+func isFloatWrapper(m *protogen.Message) bool {
+	return isWrapper(m.Desc.FullName()) && classOf(m.Fields[0].Desc.Kind()) == ratelimit.ClassNone
 }
 
 // classOf returns the class of a key, or ClassNone if a field of this kind
@@ -138,7 +152,7 @@ func fieldNamed(m *protogen.Message, name string) *protogen.Field {
 func wantField(m *protogen.Message) string {
 	const most = 12
 	if len(m.Fields) == 0 {
-		return fmt.Sprintf("want no field: %s has none", m.Desc.FullName())
+		return "want no field"
 	}
 	var names []string
 	for _, f := range m.Fields[:min(most, len(m.Fields))] {
@@ -147,10 +161,10 @@ func wantField(m *protogen.Message) string {
 	if more := len(m.Fields) - most; more > 0 {
 		names = append(names, fmt.Sprintf("or one of %d more", more))
 	}
-	return fmt.Sprintf("want a field of %s: %s", m.Desc.FullName(), strings.Join(names, ", "))
+	return "want one of " + strings.Join(names, ", ")
 }
 
-// describe says what a field is: "acme.Order.tags is a repeated string".
+// describe says what a field is: "acme.Order.tags has type repeated string".
 func describe(f *protogen.Field) string {
 	kind := f.Desc.Kind().String()
 	if f.Message != nil {
@@ -161,6 +175,8 @@ func describe(f *protogen.Field) string {
 		kind = "map"
 	case f.Desc.Cardinality() == protoreflect.Repeated:
 		kind = "repeated " + kind
+	case f.Message != nil && !isFloatWrapper(f.Message):
+		kind += ", and the path may go on to its fields"
 	}
-	return fmt.Sprintf("%s is a %s", f.Desc.FullName(), kind)
+	return fmt.Sprintf("%s has type %s", f.Desc.FullName(), kind)
 }

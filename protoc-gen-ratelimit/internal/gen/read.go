@@ -110,7 +110,7 @@ func (r *reader) methodOption(m *method, stated *ratelimitpb.Method) {
 // cost reads what a call of m costs.
 func (r *reader) cost(m *method, at place, stated string) {
 	value := strconv.Quote(stated)
-	m.costAt = &at
+	m.costAt = &statement{at, value}
 	if m.exempt {
 		r.add(at, "cost", value, "want none beside exempt: true")
 		return
@@ -124,9 +124,9 @@ func (r *reader) cost(m *method, at place, stated string) {
 		m.cost = cost
 		return
 	}
-	path, want := costPath(m.proto, cost.Path)
-	if want != "" {
-		r.add(at, "cost", value, want)
+	path, wrong := costPath(m.proto, cost.Path)
+	if path == nil {
+		r.add(at, "cost", value, wrong.String())
 		return
 	}
 	m.cost, m.costPath = cost, path
@@ -137,12 +137,13 @@ func (r *reader) refunds(m *method, at place, stated []string) {
 	if len(stated) == 0 {
 		return
 	}
-	m.refundAt = &at
+	value := strconv.Quote(stated[0])
+	m.refundAt = &statement{at, value}
 	switch {
 	case m.exempt:
-		r.add(at, "refund_on", strconv.Quote(stated[0]), "want none beside exempt: true")
+		r.add(at, "refund_on", value, "want none beside exempt: true")
 	case m.proto.Desc.IsStreamingClient() || m.proto.Desc.IsStreamingServer():
-		r.add(at, "refund_on", strconv.Quote(stated[0]), "want none on a streaming method: only unary calls are refunded")
+		r.add(at, "refund_on", value, "want none on a streaming method: only unary calls are refunded")
 	}
 	seen := map[ratelimit.Code]bool{}
 	for _, name := range stated {

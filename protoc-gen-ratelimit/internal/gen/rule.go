@@ -34,7 +34,7 @@ func (r *reader) rule(at place, stated *ratelimitpb.Rule) *rule {
 	if stated.Algorithm != nil {
 		a, ok := algorithms[stated.GetAlgorithm()]
 		if !ok {
-			r.add(out.place, "algorithm", enumText(stated.Algorithm), wantValue(stated.Algorithm)+", or leave it out for TOKEN_BUCKET")
+			r.add(out.place, "algorithm", enumText(stated.Algorithm), wantValue(stated.Algorithm, "TOKEN_BUCKET"))
 		}
 		out.Algorithm = a
 	}
@@ -49,7 +49,7 @@ func (r *reader) rule(at place, stated *ratelimitpb.Rule) *rule {
 	if stated.OnUnavailable != nil {
 		u, ok := onUnavailable[stated.GetOnUnavailable()]
 		if !ok {
-			r.add(out.place, "on_unavailable", enumText(stated.OnUnavailable), wantValue(stated.OnUnavailable)+", or leave it out for LOCAL")
+			r.add(out.place, "on_unavailable", enumText(stated.OnUnavailable), wantValue(stated.OnUnavailable, "LOCAL"))
 		}
 		out.OnUnavailable = u
 	}
@@ -157,8 +157,8 @@ func enumText(e protoreflect.Enum) string {
 	return strconv.Itoa(int(e.Number()))
 }
 
-// wantValue lists the values of an enum that may be written.
-func wantValue(e protoreflect.Enum) string {
+// wantValue lists the values of an enum that may be written where e was.
+func wantValue(e protoreflect.Enum, leftOut string) string {
 	var names []string
 	values := e.Descriptor().Values()
 	for i := range values.Len() {
@@ -166,5 +166,9 @@ func wantValue(e protoreflect.Enum) string {
 			names = append(names, string(v.Name()))
 		}
 	}
-	return "want one of " + strings.Join(names, ", ")
+	want := "want one of " + strings.Join(names, ", ")
+	if values.ByNumber(e.Number()) == nil {
+		return want + ", or " + newEnough
+	}
+	return want + ", or leave it out for " + leftOut
 }
