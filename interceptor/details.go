@@ -6,16 +6,14 @@ import (
 	"strings"
 	"time"
 
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/protolimit/ratelimit"
 )
-
-// The details of a refusal are written field by field: to marshal generated
-// messages costs three times as much, and refusals are what is left to serve
-// under load. The numbers are those of google/rpc/error_details.proto; a test
-// compares with its generated messages.
 
 const (
 	errorInfoType    = "type.googleapis.com/google.rpc.ErrorInfo"
@@ -28,44 +26,72 @@ const (
 // metadata, often to 8 kB, takes a response above it for a broken one.
 const maxQuotaFailure = 2048
 
-func newAny(typeURL string, value []byte) *anypb.Any {
-	return &anypb.Any{TypeUrl: typeURL, Value: value}
+// A draft is a status in the making. Its details are written field by field:
+// refusals are what is left to serve under load, and to marshal generated
+// messages costs more than twice as much. The numbers of fields are those of
+// google/rpc/error_details.proto; tests decode them with its generated messages.
+type draft struct {
+	status  spb.Status
+	details [3]anypb.Any
+	bytes   []byte // of the details, one after the other
 }
 
-// appendErrorInfo appends a google.rpc.ErrorInfo; pairs are the keys and values
-// of its metadata.
-func appendErrorInfo(b []byte, reason string, pairs []string) []byte {
-	b = appendString(b, 1, reason)
-	b = appendString(b, 2, Domain)
+// err returns the status as an error that shares nothing with the draft.
+func (s *draft) err(code codes.Code, message string) error {
+	s.status.Code, s.status.Message = int32(code), message
+	return status.ErrorProto(&s.status)
+}
+
+func (s *draft) reset() {
+	s.status.Details = s.status.Details[:0]
+	s.bytes = s.bytes[:0]
+}
+
+// add makes what was written since start the next detail.
+func (s *draft) add(typeURL string, start int) *draft {
+	detail := &s.details[len(s.status.Details)]
+	detail.TypeUrl, detail.Value = typeURL, s.bytes[start:]
+	s.status.Details = append(s.status.Details, detail)
+	return s
+}
+
+// errorInfo adds a google.rpc.ErrorInfo; pairs are the keys and values of its
+// metadata.
+func (s *draft) errorInfo(reason string, pairs ...string) *draft {
+	start := len(s.bytes)
+	s.bytes = appendString(s.bytes, 1, reason)
+	s.bytes = appendString(s.bytes, 2, Domain)
 	for i := 0; i < len(pairs); i += 2 {
-		b = appendPair(b, 3, pairs[i], pairs[i+1])
+		s.bytes = appendPair(s.bytes, 3, pairs[i], pairs[i+1])
 	}
-	return b
+	return s.add(errorInfoType, start)
 }
 
-// appendRetryInfo appends a google.rpc.RetryInfo with a delay above 0.
-func appendRetryInfo(b []byte, delay time.Duration) []byte {
-	start := len(b)
+// retryInfo adds a google.rpc.RetryInfo with a delay above 0.
+func (s *draft) retryInfo(delay time.Duration) *draft {
+	start := len(s.bytes)
 	if seconds := delay / time.Second; seconds != 0 {
-		b = appendNumber(b, 1, uint64(seconds))
+		s.bytes = appendNumber(s.bytes, 1, uint64(seconds))
 	}
 	if nanos := delay % time.Second; nanos != 0 {
-		b = appendNumber(b, 2, uint64(nanos))
+		s.bytes = appendNumber(s.bytes, 2, uint64(nanos))
 	}
-	return nest(b, start, 1)
+	s.bytes = nest(s.bytes, start, 1)
+	return s.add(retryInfoType, start)
 }
 
-// appendQuotaFailure appends a google.rpc.QuotaFailure with a violation for each
-// rule that refuses, the one that binds first.
-func appendQuotaFailure(b []byte, d *ratelimit.Decision) []byte {
-	limit := len(b) + maxQuotaFailure
-	b = appendViolation(b, d, d.Binding, limit)
+// quotaFailure adds a google.rpc.QuotaFailure with a violation for each rule
+// that refuses, the one that binds first.
+func (s *draft) quotaFailure(d *ratelimit.Decision) *draft {
+	start := len(s.bytes)
+	limit := start + maxQuotaFailure
+	s.bytes = appendViolation(s.bytes, d, d.Binding, limit)
 	for i := range d.Verdicts {
-		if i != d.Binding && !d.Verdicts[i].Allowed && len(b) < limit {
-			b = appendViolation(b, d, i, limit)
+		if i != d.Binding && !d.Verdicts[i].Allowed && len(s.bytes) < limit {
+			s.bytes = appendViolation(s.bytes, d, i, limit)
 		}
 	}
-	return b
+	return s.add(quotaFailureType, start)
 }
 
 // appendViolation appends the violation of rule i. Of what tells its bucket

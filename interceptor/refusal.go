@@ -3,13 +3,12 @@ package interceptor
 import (
 	"math"
 	"strconv"
+	"sync"
 	"time"
 
-	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/protolimit/ratelimit"
 )
@@ -32,31 +31,24 @@ const (
 // The statuses of calls that were not decided. They say nothing of the cause,
 // which is the observer's.
 var (
-	errUnavailable = newError(codes.Unavailable, "the rate limiter is unavailable",
-		newAny(errorInfoType, appendErrorInfo(nil, reasonUnavailable, nil)))
-	errFailed = newError(codes.Internal, "the rate limiter failed")
+	errUnavailable = new(draft).errorInfo(reasonUnavailable).err(codes.Unavailable, "the rate limiter is unavailable")
+	errFailed      = status.Error(codes.Internal, "the rate limiter failed")
 )
 
-func newError(code codes.Code, message string, details ...*anypb.Any) error {
-	return status.ErrorProto(&spb.Status{Code: int32(code), Message: message, Details: details})
-}
+// drafts are reused: a status copies what it is made of.
+var drafts = sync.Pool{New: func() any { return new(draft) }}
 
 // refusal returns the status of a refused call.
 func refusal(d *ratelimit.Decision) error {
 	rule, verdict := &d.Rules[d.Binding], &d.Verdicts[d.Binding]
-	// One buffer for the details: they are copied into the status.
-	b := make([]byte, 0, 768)
-	b = appendErrorInfo(b, verdict.Reason.String(), []string{"rule", rule.Name, "method", d.Method})
-	details := append(make([]*anypb.Any, 0, 3), newAny(errorInfoType, b))
+	s := drafts.Get().(*draft).errorInfo(verdict.Reason.String(), "rule", rule.Name, "method", d.Method)
 	if verdict.RetryAfter != ratelimit.Never {
-		start := len(b)
-		b = appendRetryInfo(b, verdict.RetryAfter)
-		details = append(details, newAny(retryInfoType, b[start:]))
+		s.retryInfo(verdict.RetryAfter)
 	}
-	start := len(b)
-	b = appendQuotaFailure(b, d)
-	details = append(details, newAny(quotaFailureType, b[start:]))
-	return newError(codes.ResourceExhausted, message(d), details...)
+	err := s.quotaFailure(d).err(codes.ResourceExhausted, message(d))
+	s.reset()
+	drafts.Put(s)
+	return err
 }
 
 // message says for a person what was refused.
@@ -70,10 +62,12 @@ func message(d *ratelimit.Decision) string {
 
 // refusalTrailer returns the metadata that goes with a refusal.
 func (s *server) refusalTrailer(d *ratelimit.Decision) metadata.MD {
+	v := [3]string{pushback(d.RetryAfter())}
 	if !s.quotaTrailers {
-		return metadata.MD{pushbackKey: {pushback(d.RetryAfter())}}
+		return metadata.MD{pushbackKey: v[:1]}
 	}
-	return metadata.MD{pushbackKey: {pushback(d.RetryAfter())}, policyKey: {d.Policy()}, quotaKey: {d.Quota()}}
+	v[1], v[2] = d.Policy(), d.Quota()
+	return metadata.MD{pushbackKey: v[:1:1], policyKey: v[1:2:2], quotaKey: v[2:]}
 }
 
 // pushback returns a delay as gRPC's retry design (gRFC A6) writes it: whole

@@ -4,7 +4,9 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -186,4 +188,31 @@ func TestPushback(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Details are made in memory that is used again.
+func TestConcurrentRefusalsAreApart(t *testing.T) {
+	tab := ratelimit.Table{}
+	for i := range 8 {
+		tab = append(tab, table([]ratelimit.Rule{rule("rule-"+strconv.Itoa(i), int64(i)+1)}, "/a.S/M"+strconv.Itoa(i))...)
+	}
+	intercept := interceptor.UnaryServer(newLimiter(t, tab, answer(refused)))
+	var group sync.WaitGroup
+	for i := range tab {
+		group.Go(func() {
+			ctx := incoming(&transportStream{})
+			for range 200 {
+				_, err := intercept(ctx, nil, &grpc.UnaryServerInfo{FullMethod: tab[i].Name}, pass)
+				for _, detail := range status.Convert(err).Details() {
+					if failure, ok := detail.(*errdetails.QuotaFailure); ok {
+						if got := failure.GetViolations()[0]; got.GetQuotaId() != tab[i].Rules[0].Name || got.GetQuotaValue() != int64(i)+1 {
+							t.Errorf("%s: violation is %v, want that of its own rule", tab[i].Name, got)
+							return
+						}
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
 }
