@@ -22,7 +22,7 @@ func (transport) Peer(ctx context.Context) (netip.Addr, bool) {
 	switch addr := p.Addr.(type) {
 	case *net.TCPAddr:
 		return addr.AddrPort().Addr(), true
-	case *net.UnixAddr:
+	case *net.UnixAddr: // whose name is the caller's choice, even if it reads like an address
 		return netip.Addr{}, true
 	default:
 		return parsePeer(addr.String())

@@ -46,6 +46,7 @@ func TestPeersCountByAddress(t *testing.T) {
 		{"text with port", tcp("[2001:db8::1]:1"), otherAddr("[2001:db8::1]:77"), true},
 		{"text without port", tcp("[2001:db8::1]:1"), otherAddr("2001:db8::1"), true},
 		{"unix sockets", unix("/run/a.sock"), unix("@"), true},
+		{"unix socket that is called like an address", unix("192.0.2.1:1"), unix("@"), true},
 		{"unix socket and text", unix("/run/a.sock"), otherAddr("bufconn"), true},
 		{"unix socket and TCP", unix("/run/a.sock"), tcp("192.0.2.1:1"), false},
 		{"text that is no address", otherAddr("example.com:80"), otherAddr("example.org:80"), true},
