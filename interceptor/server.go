@@ -13,7 +13,8 @@
 //
 // No header comes with it: a response with headers is one that clients do not
 // retry, whatever the trailers say. An interceptor further out that sets a
-// header before it calls the next has the same effect.
+// header before it calls the next has the same effect, and so has
+// [grpc.Server.ServeHTTP], which begins every response with headers.
 //
 // A call that could not be decided although a rule says DENY ends with
 // UNAVAILABLE and the reason RATE_LIMITER_UNAVAILABLE; one whose key function

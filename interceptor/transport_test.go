@@ -2,13 +2,10 @@ package interceptor_test
 
 import (
 	"context"
-	"errors"
 	"net"
-	"net/http"
 	"net/netip"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -205,39 +202,5 @@ func TestMetadataKeys(t *testing.T) {
 				t.Errorf("%s with x-key %q: %d new buckets, want 1", method, values, n)
 			}
 		}
-	}
-}
-
-// Under net/http the peer's address is a text.
-func TestServeHTTP(t *testing.T) {
-	l := newLimiter(t, table([]ratelimit.Rule{rule("r", 2, part(ratelimit.SourceIP))}, unary), &counter{})
-	srv := grpc.NewServer(grpc.UnaryInterceptor(interceptor.UnaryServer(l)))
-	srv.RegisterService(&echoService, &echo{})
-	t.Cleanup(srv.Stop)
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	web := &http.Server{Handler: srv, Protocols: new(http.Protocols), ReadHeaderTimeout: time.Minute}
-	web.Protocols.SetUnencryptedHTTP2(true)
-	done := make(chan error, 1)
-	go func() { done <- web.Serve(listener) }()
-	t.Cleanup(func() {
-		_ = web.Close()
-		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
-		}
-	})
-
-	var trailer metadata.MD
-	for i := range 3 {
-		conn := dial(t, "passthrough:///"+listener.Addr().String())
-		err := call(t.Context(), conn, unary, "x", grpc.Trailer(&trailer))
-		if refused := interceptor.IsRefused(err); refused != (i == 2) || !refused && err != nil {
-			t.Errorf("call %d: %v, want the third refused", i, err)
-		}
-	}
-	if got := trailer.Get("grpc-retry-pushback-ms"); len(got) != 1 || got[0] != "1500" {
-		t.Errorf("trailer grpc-retry-pushback-ms is %q, want 1500", got)
 	}
 }
