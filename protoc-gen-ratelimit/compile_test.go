@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,13 +29,22 @@ func compile(tb testing.TB, files ...string) *pluginpb.CodeGeneratorRequest {
 
 func compileFrom(tb testing.TB, sources protocompile.Resolver, files ...string) *pluginpb.CodeGeneratorRequest {
 	tb.Helper()
+	request, err := link(tb.Context(), sources, files...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return request
+}
+
+// link compiles files and returns the request for them.
+func link(ctx context.Context, sources protocompile.Resolver, files ...string) (*pluginpb.CodeGeneratorRequest, error) {
 	compiler := protocompile.Compiler{
 		Resolver:       protocompile.WithStandardImports(sources),
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
-	linked, err := compiler.Compile(tb.Context(), files...)
+	linked, err := compiler.Compile(ctx, files...)
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: files}
 	added := map[string]bool{}
@@ -53,7 +63,7 @@ func compileFrom(tb testing.TB, sources protocompile.Resolver, files ...string) 
 	for _, f := range linked {
 		add(f)
 	}
-	return request
+	return request, nil
 }
 
 // load returns the request for the .proto files of a case: from image.binpb if
@@ -113,28 +123,39 @@ func protoFiles(tb testing.TB, dir string) []string {
 	return files
 }
 
-// generate sends a request through the plugin as protoc does, encoded, and
-// returns the generated files by name, or the run's error.
+// generate sends a request through the plugin, and returns the generated files
+// by name, or the run's error.
 func generate(tb testing.TB, request *pluginpb.CodeGeneratorRequest, params ...string) (map[string]string, string) {
 	tb.Helper()
 	request.Parameter = new(strings.Join(params, ","))
-	wire, err := proto.Marshal(request)
+	files, fault, err := respond(request)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return files, fault
+}
+
+// respond encodes a request and decodes it, as it comes to the plugin, and
+// answers it.
+func respond(request *pluginpb.CodeGeneratorRequest) (files map[string]string, fault string, err error) {
+	wire, err := proto.Marshal(request)
+	if err != nil {
+		return nil, "", err
+	}
 	decoded := &pluginpb.CodeGeneratorRequest{}
 	if err := proto.Unmarshal(wire, decoded); err != nil {
-		tb.Fatal(err)
+		return nil, "", err
 	}
 	options, run := plugin()
 	p, err := options.New(decoded)
 	if err != nil {
-		return nil, err.Error()
+		return nil, err.Error(), nil // protogen's own, a failure of the program
 	}
 	if err := run(p); err != nil {
 		p.Error(err)
 	}
-	return contents(p.Response())
+	files, fault = contents(p.Response())
+	return files, fault, nil
 }
 
 func contents(response *pluginpb.CodeGeneratorResponse) (map[string]string, string) {
