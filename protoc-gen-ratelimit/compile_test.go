@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -128,42 +129,45 @@ func protoFiles(tb testing.TB, dir string) []string {
 func generate(tb testing.TB, request *pluginpb.CodeGeneratorRequest, params ...string) (map[string]string, string) {
 	tb.Helper()
 	request.Parameter = new(strings.Join(params, ","))
-	files, fault, err := respond(request)
+	files, err := respond(request)
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err.Error()
 	}
-	return files, fault
+	return files, ""
 }
 
 // respond encodes a request and decodes it, as it comes to the plugin, and
 // answers it.
-func respond(request *pluginpb.CodeGeneratorRequest) (files map[string]string, fault string, err error) {
+func respond(request *pluginpb.CodeGeneratorRequest) (map[string]string, error) {
 	wire, err := proto.Marshal(request)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	decoded := &pluginpb.CodeGeneratorRequest{}
 	if err := proto.Unmarshal(wire, decoded); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	options, run := plugin()
 	p, err := options.New(decoded)
 	if err != nil {
-		return nil, err.Error(), nil // protogen's own, a failure of the program
+		return nil, err
 	}
 	if err := run(p); err != nil {
 		p.Error(err)
 	}
-	files, fault = contents(p.Response())
-	return files, fault, nil
+	return contents(p.Response())
 }
 
-func contents(response *pluginpb.CodeGeneratorResponse) (map[string]string, string) {
+// contents returns the files of a response by name, or its error.
+func contents(response *pluginpb.CodeGeneratorResponse) (map[string]string, error) {
+	if response.Error != nil {
+		return nil, errors.New(response.GetError())
+	}
 	files := map[string]string{}
 	for _, f := range response.GetFile() {
 		files[f.GetName()] = f.GetContent()
 	}
-	return files, response.GetError()
+	return files, nil
 }
 
 // runTool sends a request through a plugin pinned in tools/protoc.
@@ -187,9 +191,9 @@ func runTool(tb testing.TB, name string, request *pluginpb.CodeGeneratorRequest,
 	if err := proto.Unmarshal(out, response); err != nil {
 		tb.Fatal(err)
 	}
-	files, fault := contents(response)
-	if fault != "" {
-		tb.Fatal(fault)
+	files, err := contents(response)
+	if err != nil {
+		tb.Fatal(err)
 	}
 	return files
 }
