@@ -4,12 +4,14 @@ import (
 	"context"
 	"net"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
 	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/backend/memory"
 	"github.com/protolimit/ratelimit/interceptor"
 )
 
@@ -41,22 +43,28 @@ func pass(context.Context, any) (any, error) { return nil, nil }
 
 var unaryInfo = &grpc.UnaryServerInfo{FullMethod: unary}
 
-// BenchmarkUnaryServer is the interceptor alone, with a backend that costs
-// nothing: the difference to backend/memory is that backend's.
+// BenchmarkUnaryServer is the interceptor alone, with the decision of the backend
+// in the process but without a connection, for one client.
 func BenchmarkUnaryServer(b *testing.B) {
-	byIP := []ratelimit.Rule{rule("burst", 10, part(ratelimit.SourceIP))}
+	fast := ratelimit.Rule{Name: "burst", Rate: ratelimit.Rate{Count: ratelimit.MaxPerSecond, Window: time.Second}}
+	slow := ratelimit.Rule{Name: "burst", Rate: ratelimit.Rate{Count: 1, Window: ratelimit.MaxWindow}}
+	fast.Key = []ratelimit.KeyPart{part(ratelimit.SourceIP)}
+	slow.Key = fast.Key
 	for _, bm := range []struct {
-		name    string
-		verdict ratelimit.Verdict
-		opts    []interceptor.Option
+		name string
+		rule ratelimit.Rule
+		opts []interceptor.Option
 	}{
-		{"served/ip/headers=off", granted, []interceptor.Option{interceptor.WithQuotaHeaders(false)}},
-		{"served/ip/headers=on", granted, nil},
-		{"refused/ip", refused, nil},
+		{"served/ip/headers=off", fast, []interceptor.Option{interceptor.WithQuotaHeaders(false)}},
+		{"served/ip/headers=on", fast, nil},
+		{"refused/ip", slow, nil},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
-			l := newLimiter(b, table(byIP, unary), answer(bm.verdict))
-			intercept := interceptor.UnaryServer(l, bm.opts...)
+			backend, err := memory.New()
+			if err != nil {
+				b.Fatal(err)
+			}
+			intercept := interceptor.UnaryServer(newLimiter(b, table([]ratelimit.Rule{bm.rule}, unary), backend), bm.opts...)
 			ctx := incoming(&transportStream{})
 			b.ReportAllocs()
 			for b.Loop() {
