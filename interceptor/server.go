@@ -24,7 +24,9 @@
 //
 // The keys ratelimit-policy and ratelimit hold what the fields of
 // draft-ietf-httpapi-ratelimit-headers-11 hold in HTTP. They are in the headers
-// of calls that succeed and in the trailers of others.
+// of calls that succeed, unless the handler has sent its headers by another way
+// than its stream, and in the trailers of others: set before the handler runs,
+// they would keep clients from retrying when it fails.
 //
 // # Order
 //
@@ -69,9 +71,12 @@ func UnaryServer(limiter *ratelimit.Limiter, opts ...Option) grpc.UnaryServerInt
 }
 
 // StreamServer returns an interceptor that charges each stream once, when it
-// opens, whatever its messages. Where the rules of a method with one request
-// message read that message, the stream is charged when it has arrived. Nothing
-// is given back. StreamServer panics if limiter is nil, as [UnaryServer] does.
+// opens, whatever its messages, and gives nothing back. It panics if limiter is
+// nil, as [UnaryServer] does.
+//
+// Where a method has one request message and its rules read that, the stream is
+// charged when the message has arrived. Interceptors further in have then run,
+// and a header that one of them has set keeps clients from retrying a refusal.
 func StreamServer(limiter *ratelimit.Limiter, opts ...Option) grpc.StreamServerInterceptor {
 	s := newServer("StreamServer", limiter, opts)
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
