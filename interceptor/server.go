@@ -24,9 +24,9 @@
 //
 // The keys ratelimit-policy and ratelimit hold what the fields of
 // draft-ietf-httpapi-ratelimit-headers-11 hold in HTTP. They are in the headers
-// of calls that succeed, unless the handler has sent its headers by another way
-// than its stream, and in the trailers of others: set before the handler runs,
-// they would keep clients from retrying when it fails.
+// of calls that succeed, and in the trailers of calls that fail: headers that
+// were set before the handler ran would keep clients from retrying when it
+// fails. A handler that calls [grpc.SendHeader] has them in the trailers too.
 //
 // # Order
 //
