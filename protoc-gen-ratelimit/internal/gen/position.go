@@ -1,11 +1,11 @@
 package gen
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"google.golang.org/protobuf/compiler/protogen"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/types/descriptorpb"
 )
 
 // Numbers of the fields of descriptor.proto that lead to an option.
@@ -17,28 +17,46 @@ const (
 )
 
 // A positions finds lines in a file. Compilers keep, beside the position of each
-// declaration, those of its options under the path that they were given.
+// declaration, those of its options under the path that they were given: a whole
+// message, one of its fields, or one of a list.
 type positions struct {
-	locations []*descriptorpb.SourceCodeInfo_Location
+	// lines are, from 1, the first lines of what is below a path.
+	lines map[string]int
 }
 
 func newPositions(f *protogen.File) positions {
-	return positions{f.Proto.GetSourceCodeInfo().GetLocation()}
-}
-
-// line returns the line, from 1, of the first location whose path begins with
-// the longest of the given path's beginnings that has one, or 0.
-//
-// Beginnings shorter than least are not tried: they lead to another element.
-func (p positions) line(path protoreflect.SourcePath, least int) int {
-	for end := len(path); end >= least; end-- {
-		for _, l := range p.locations {
-			if len(l.Path) >= end && slices.Equal(l.Path[:end], path[:end]) {
-				return int(l.Span[0]) + 1
+	p := positions{map[string]int{}}
+	for _, l := range f.Proto.GetSourceCodeInfo().GetLocation() {
+		if len(l.GetPath()) == 0 || l.GetPath()[0] != fileService || len(l.GetSpan()) == 0 {
+			continue
+		}
+		var key []byte
+		for _, step := range l.GetPath() {
+			key = appendStep(key, step)
+			if p.lines[string(key)] == 0 {
+				p.lines[string(key)] = int(l.GetSpan()[0]) + 1
 			}
 		}
 	}
-	return 0
+	return p
+}
+
+func appendStep(key []byte, step int32) []byte {
+	return binary.BigEndian.AppendUint32(key, uint32(step))
+}
+
+// line returns the line of the longest beginning of a path that has one, or 0.
+// Beginnings of fewer than least steps lead to another element.
+func (p positions) line(path protoreflect.SourcePath, least int) int {
+	var key []byte
+	line := 0
+	for i, step := range path {
+		key = appendStep(key, step)
+		if found := p.lines[string(key)]; found > 0 && i+1 >= least {
+			line = found
+		}
+	}
+	return line
 }
 
 // method returns the line of a method, or of the option inside it that the rest
@@ -56,8 +74,8 @@ func (p positions) service(s *protogen.Service, option ...int32) int {
 func (p positions) option(element protoreflect.SourcePath, options int32, option []int32) int {
 	if len(option) > 0 {
 		path := append(append(slices.Clone(element), options), option...)
-		// No shorter than the option's number: the path of all options leads to
-		// the first one, whichever that is.
+		// The path of all options together leads to the first one, whichever
+		// that is, so the option's own number must be in it.
 		if line := p.line(path, len(element)+2); line > 0 {
 			return line
 		}
