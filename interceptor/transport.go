@@ -20,8 +20,9 @@ func (transport) Peer(ctx context.Context) (netip.Addr, bool) {
 		return netip.Addr{}, false
 	}
 	switch addr := p.Addr.(type) {
-	case *net.TCPAddr:
-		return addr.AddrPort().Addr(), true
+	case *net.TCPAddr: // without its zone, which the limiter does not count
+		ip, _ := netip.AddrFromSlice(addr.IP)
+		return ip, true
 	case *net.UnixAddr: // whose name is the caller's choice, even if it reads like an address
 		return netip.Addr{}, true
 	default:
