@@ -2,7 +2,6 @@ package backendtest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/protolimit/ratelimit"
@@ -108,7 +107,7 @@ func (e *env) lateLength() {
 // neverMoreRoom lives two lives of a bucket: one with a charge that is given
 // back in the end, and one without it. The first never has more left.
 func (e *env) neverMoreRoom(a ratelimit.Algorithm) {
-	r := rand.New(rand.NewPCG(e.cfg.seed, uint64(a)))
+	r := random(e.cfg.seed, uint64(a))
 	for round := range 60 {
 		e.clock.set(0)
 		rate, burst := pick(r, "10/s", "7/3s", "20/m", "1000/s"), int64(1+r.IntN(40))
@@ -146,6 +145,3 @@ func (e *env) inBoth(with, without *ratelimit.Limit, cost int64) {
 		e.fail("a bucket with a charge more had room, and the other one had none")
 	}
 }
-
-// pick returns one of values.
-func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }

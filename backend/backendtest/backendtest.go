@@ -14,7 +14,6 @@
 package backendtest
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -72,7 +71,7 @@ type config struct {
 }
 
 func newConfig(opts []Option) *config {
-	cfg := &config{grants: 10_000_000, traces: 150, seed: rand.Uint64()}
+	cfg := &config{grants: 10_000_000, traces: 500, seed: newSeed()}
 	for _, o := range opts {
 		o.apply(cfg)
 	}
@@ -80,12 +79,13 @@ func newConfig(opts []Option) *config {
 }
 
 // WithGrants sets how many grants on one bucket the test of drift makes. The
-// default is 10 million, some seconds in the process; a backend whose grants
-// are round trips wants fewer. With -short there are at most 100,000.
+// default is 10 million, a second or two in the process; a backend whose grants
+// are round trips wants fewer. The race detector makes a tenth of them, and
+// -short at most 100,000.
 func WithGrants(n int) Option { return option(func(cfg *config) { cfg.grants = n }) }
 
 // WithTraces sets how many random traces, of some 60 calls each, are compared
-// with the model. The default is 150.
+// with the model. The default is 500.
 func WithTraces(n int) Option { return option(func(cfg *config) { cfg.traces = n }) }
 
 // WithSeed makes the random traces those of an earlier run, whose failure told

@@ -8,5 +8,6 @@ import (
 )
 
 func TestModel(t *testing.T) {
-	Run(t, func(_ *testing.T, now func() time.Time) ratelimit.Backend { return newModel(now) }, WithGrants(20_000))
+	Run(t, func(_ *testing.T, now func() time.Time) ratelimit.Backend { return newModel(now) },
+		WithGrants(20_000), WithTraces(100))
 }

@@ -1,7 +1,6 @@
 package backendtest
 
 import (
-	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -16,8 +15,7 @@ var zone = time.FixedZone("UTC+05:45", 5*60*60+45*60)
 // A clock stands still until it is set.
 type clock struct {
 	nanos atomic.Int64
-	slow  atomic.Bool // hold up each 16th reader, after it has read
-	reads atomic.Int64
+	held  atomic.Pointer[func()]
 }
 
 func newClock() *clock {
@@ -28,13 +26,14 @@ func newClock() *clock {
 
 func (c *clock) now() time.Time {
 	now := time.Unix(0, c.nanos.Load()).In(zone)
-	if c.slow.Load() && c.reads.Add(1)%16 == 0 {
-		for range 32 {
-			runtime.Gosched()
-		}
+	if hold := c.held.Swap(nil); hold != nil {
+		(*hold)()
 	}
 	return now
 }
+
+// holdNext has the next reader call hold between its look and its return.
+func (c *clock) holdNext(hold func()) { c.held.Store(&hold) }
 
 // set makes it at after the epoch.
 func (c *clock) set(at time.Duration) { c.nanos.Store(epoch.UnixNano() + int64(at)) }

@@ -2,11 +2,8 @@ package backendtest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"runtime"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/protolimit/ratelimit"
 )
@@ -22,23 +19,23 @@ func concurrencyChecks(cfg *config) []check {
 		all = append(all,
 			check{fmt.Sprintf("concurrency/%v grants exactly the burst", a), func(e *env) { e.exactlyBurst(a) }},
 			check{fmt.Sprintf("concurrency/%v grants no more than it gives back", a), func(e *env) { e.takeAndGiveBack(a) }})
+		if !cfg.unordered {
+			all = append(all, check{fmt.Sprintf("concurrency/%v forgets nothing for a caller held up", a), func(e *env) { e.heldUp(a) }})
+		}
 	}
 	for _, a := range levels {
 		all = append(all, check{fmt.Sprintf("concurrency/%v grants what has drained, and no more", a), func(e *env) { e.rounds(a) }})
-		if !cfg.unordered {
-			all = append(all, check{fmt.Sprintf("concurrency/%v grants nothing twice to a caller held up", a), func(e *env) { e.heldUp(a) }})
-		}
 	}
 	return append(all,
 		check{"concurrency/buckets charged together stay equal", (*env).stayEqual},
 		check{"concurrency/opposing orders end, and grant exactly the burst", (*env).opposingOrders})
 }
 
-// together runs f in each of n goroutines, and returns the first error.
-func together(n int, f func(i int) error) error {
-	errs := make(chan error, n)
+// together has all callers run f, and returns the first error.
+func together(f func(i int) error) error {
+	errs := make(chan error, callers)
 	start := make(chan struct{})
-	for i := range n {
+	for i := range callers {
 		go func() {
 			<-start
 			errs <- f(i)
@@ -46,7 +43,7 @@ func together(n int, f func(i int) error) error {
 	}
 	close(start)
 	var first error
-	for range n {
+	for range callers {
 		if err := <-errs; err != nil && first == nil {
 			first = err
 		}
@@ -59,7 +56,7 @@ func together(n int, f func(i int) error) error {
 func (e *env) flood(each int, charges func(i int) []ratelimit.Charge) int64 {
 	e.Helper()
 	var granted atomic.Int64
-	err := together(callers, func(i int) error {
+	err := together(func(i int) error {
 		for range each {
 			c := charges(i)
 			verdicts := make([]ratelimit.Verdict, len(c))
@@ -103,7 +100,7 @@ func (e *env) exactlyBurst(a ratelimit.Algorithm) {
 func (e *env) takeAndGiveBack(a ratelimit.Algorithm) {
 	l := e.limit(a, "20/m", 0)
 	var out, granted atomic.Int64
-	err := together(callers, func(int) error {
+	err := together(func(int) error {
 		for range 40 {
 			charges, verdicts := []ratelimit.Charge{charge(l, 7)}, make([]ratelimit.Verdict, 1)
 			if err := e.backend.Take(e.ctx, charges, verdicts); err != nil {
@@ -192,8 +189,8 @@ func (e *env) opposingOrders() {
 	l := e.limit(ratelimit.TokenBucket, "50/m", 0)
 	keys := []string{"", "a", "b", "c"}
 	var granted [4]atomic.Int64
-	err := together(callers, func(i int) error {
-		r := rand.New(rand.NewPCG(e.cfg.seed, uint64(i)))
+	err := together(func(i int) error {
+		r := random(e.cfg.seed, uint64(i))
 		for range 60 {
 			order := r.Perm(len(keys))[:3]
 			charges, verdicts := make([]ratelimit.Charge, 0, 3), make([]ratelimit.Verdict, 3)
@@ -221,45 +218,32 @@ func (e *env) opposingOrders() {
 	}
 }
 
-// heldUp has a clock whose readers may be held up before they go on with what
-// they read, while others decide at later instants.
+// heldUp holds a caller up between its look at the clock and its decision, for
+// as long as another one, two windows later, can be decided meanwhile. What the
+// later one took then still counts.
 func (e *env) heldUp(a ratelimit.Algorithm) {
-	const rate, burst = 1_000_000, 100
-	l := e.limit(a, fmt.Sprintf("%d/s", rate), burst)
-	var granted atomic.Int64
-	var ticks sync.WaitGroup
-	stop := make(chan struct{})
-	ticks.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				e.clock.advance(µs)
+	for range 20 {
+		e.clock.set(sec / 2)
+		l := e.limit(a, "100/s", 0)
+		early, reached, over := make(chan error, 1), make(chan struct{}), &atomic.Bool{}
+		e.clock.holdNext(func() {
+			close(reached)
+			for i := 0; i < 500 && !over.Load(); i++ {
 				runtime.Gosched()
 			}
+		})
+		go func() {
+			early <- e.backend.Take(e.ctx, []ratelimit.Charge{charge(l, 40)}, make([]ratelimit.Verdict, 1))
+		}()
+		<-reached
+		e.clock.advance(2 * sec)
+		err := e.backend.Take(e.ctx, []ratelimit.Charge{charge(l, 40)}, make([]ratelimit.Verdict, 1))
+		over.Store(true)
+		if err2 := <-early; err != nil || err2 != nil {
+			e.fail("Take: errors %v and %v, want none", err, err2)
 		}
-	})
-	e.clock.slow.Store(true)
-	err := together(callers, func(int) error {
-		for range 2000 {
-			verdicts := make([]ratelimit.Verdict, 1)
-			if err := e.backend.Take(e.ctx, []ratelimit.Charge{charge(l, 20)}, verdicts); err != nil {
-				return err
-			}
-			if verdicts[0].Allowed {
-				granted.Add(20)
-			}
+		if v := e.one(l, 0); v.Remaining > 60 {
+			e.fail("got %s, want remaining 60 at most: 40 were taken at this instant", formatVerdict(v))
 		}
-		return nil
-	})
-	e.clock.slow.Store(false)
-	close(stop)
-	ticks.Wait()
-	if err != nil {
-		e.fail("Take: error %v, want none", err)
-	}
-	if most := burst + rate*int64(e.clock.at()/µs)/int64(time.Second/µs); granted.Load() > most {
-		e.fail("%d units granted in %v by %v, want at most %d", granted.Load(), e.clock.at(), l, most)
 	}
 }

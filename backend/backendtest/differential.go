@@ -2,7 +2,6 @@ package backendtest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -32,7 +31,7 @@ func traceChecks() []check {
 // that the backend answers otherwise than the model.
 func (e *env) compareTrace(i uint64) {
 	e.Helper()
-	m := newMaker(rand.New(rand.NewPCG(e.cfg.seed, i)), e.cfg.split)
+	m := newMaker(random(e.cfg.seed, i), e.cfg.split)
 	p := e.newPair()
 	var made trace
 	for number := range traceLength {

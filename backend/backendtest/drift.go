@@ -17,11 +17,17 @@ func driftChecks() []check {
 	}
 }
 
+// grants returns how many grants to make. The race detector makes each of them
+// some twenty times as slow.
 func (e *env) grants() int {
-	if testing.Short() {
-		return min(e.cfg.grants, 100_000)
+	n := e.cfg.grants
+	if raceDetector {
+		n /= 10
 	}
-	return e.cfg.grants
+	if testing.Short() {
+		n = min(n, 100_000)
+	}
+	return n
 }
 
 // drift fills a bucket, and then asks for a unit at each instant at which the

@@ -97,9 +97,7 @@ func (e *env) checkReceipt(i int, charges []ratelimit.Charge, verdicts []ratelim
 	e.Helper()
 	want, charged := int64(0), false
 	for j := range charges {
-		same := charges[j].Limit.Bucket() == charges[i].Limit.Bucket() &&
-			charges[j].Limit.Algorithm() == charges[i].Limit.Algorithm() && string(charges[j].Key) == string(charges[i].Key)
-		charged = charged || same && charges[j].Cost > 0
+		charged = charged || charges[j].Cost > 0 && bucketOf(&charges[j]) == bucketOf(&charges[i])
 	}
 	if charged && !slices.ContainsFunc(verdicts, func(v ratelimit.Verdict) bool { return !v.Allowed }) {
 		want = e.clock.now().UnixMicro()

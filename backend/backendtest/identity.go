@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/protolimit/ratelimit"
@@ -8,11 +9,14 @@ import (
 
 // identityChecks are about buckets whose names or keys are near each other.
 func identityChecks() []check {
-	return []check{
-		{"identity/buckets of other names or keys never meet", (*env).nearKeys},
+	all := []check{
 		{"identity/a bucket is the same under another limit value and key slice", (*env).sameIdentity},
 		{"identity/keys are told apart in one call", (*env).keysInOneCall},
 	}
+	for _, a := range everyAlgorithm {
+		all = append(all, check{fmt.Sprintf("identity/%v buckets of other names or keys never meet", a), func(e *env) { e.nearKeys(a) }})
+	}
+	return all
 }
 
 // nearNames are keys, and ends of bucket names, of which any two differ by what
@@ -29,13 +33,11 @@ func nearNames() []string {
 
 // nearKeys charges buckets that are near each other, each a number of times of
 // its own, then looks at all of them.
-func (e *env) nearKeys() {
+func (e *env) nearKeys(a ratelimit.Algorithm) {
 	bucket := e.bucket()
 	var charges []ratelimit.Charge
-	for i, name := range nearNames() {
-		of := func(name string) *ratelimit.Limit {
-			return e.limitOf(bucket+name, everyAlgorithm[i%len(everyAlgorithm)], "1000/h", 0)
-		}
+	for _, name := range nearNames() {
+		of := func(name string) *ratelimit.Limit { return e.limitOf(bucket+name, a, "1000/h", 0) }
 		charges = append(charges, chargeKey(of(""), name, 1), chargeKey(of(name), "", 1), chargeKey(of("a"), name, 1))
 		if name != "a" {
 			charges = append(charges, chargeKey(of(name), "a", 1))
@@ -59,11 +61,11 @@ func (e *env) nearKeys() {
 func distinct(charges []ratelimit.Charge) []ratelimit.Charge {
 	seen := map[bucketID]bool{}
 	var kept []ratelimit.Charge
-	for _, c := range charges {
-		id := bucketID{c.Limit.Bucket(), c.Limit.Algorithm(), string(c.Key)}
+	for i := range charges {
+		id := bucketOf(&charges[i])
 		if !seen[id] {
 			seen[id] = true
-			kept = append(kept, c)
+			kept = append(kept, charges[i])
 		}
 	}
 	return kept

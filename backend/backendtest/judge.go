@@ -21,9 +21,12 @@ func judge(s state, l *ratelimit.Limit, now, cost int64) ratelimit.Verdict {
 	if s.used(l, now).Sign() > 0 {
 		v.ResetAfter = shortest(func(wait int64) bool { return s.used(l, now+wait).Sign() == 0 })
 	}
-	v = decided(cost == 0 || fits(s, l, now, cost), cost > l.Most(), v)
+	room := steps(l, l.Most())
+	room.Sub(room, steps(l, cost))
+	fits := func(at int64) bool { return s.used(l, at).Cmp(room) <= 0 }
+	v = decided(cost == 0 || fits(now), cost > l.Most(), v)
 	if v.Reason == ratelimit.ReasonExceeded {
-		v.RetryAfter = shortest(func(wait int64) bool { return fits(s, l, now+wait, cost) })
+		v.RetryAfter = shortest(func(wait int64) bool { return fits(now + wait) })
 	}
 	return v
 }
@@ -39,12 +42,6 @@ func decided(passes, never bool, v ratelimit.Verdict) ratelimit.Verdict {
 		v.Reason = ratelimit.ReasonExceeded
 	}
 	return v
-}
-
-// fits tells whether cost has room at now.
-func fits(s state, l *ratelimit.Limit, now, cost int64) bool {
-	used := s.used(l, now)
-	return used.Add(used, steps(l, cost)).Cmp(steps(l, l.Most())) <= 0
 }
 
 // left returns the whole units that are left at now.

@@ -21,7 +21,7 @@ func leavingChecks() []check {
 func (e *env) leave(cancelled bool) {
 	const each = 50
 	l, other := e.limit(ratelimit.TokenBucket, "1000/h", 0), e.limit(ratelimit.SlidingLog, "1000/h", 0)
-	err := together(callers, func(int) error {
+	err := together(func(int) error {
 		keys := [2][]byte{make([]byte, 6), make([]byte, 6)}
 		charges, verdicts := make([]ratelimit.Charge, 2), make([]ratelimit.Verdict, 2)
 		deltas := make([]ratelimit.Delta, 1)

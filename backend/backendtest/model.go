@@ -32,6 +32,10 @@ type bucketID struct {
 	key       string
 }
 
+func bucketOf(c *ratelimit.Charge) bucketID {
+	return bucketID{c.Limit.Bucket(), c.Limit.Algorithm(), string(c.Key)}
+}
+
 // A modelBucket is a bucket's state and the limit that last changed it.
 type modelBucket struct {
 	state       state
@@ -83,7 +87,7 @@ func sums(charges []ratelimit.Charge) (all []sum, which []int) {
 	index := map[bucketID]int{}
 	for i := range charges {
 		c := &charges[i]
-		id := bucketID{c.Limit.Bucket(), c.Limit.Algorithm(), string(c.Key)}
+		id := bucketOf(c)
 		at, known := index[id]
 		if !known {
 			at = len(all)

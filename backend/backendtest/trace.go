@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -200,9 +201,9 @@ func (m *maker) change() change {
 	cost := c.units
 	switch m.IntN(6) {
 	case 0:
-		c.units = pick(m.Rand, int64(1), 2, cost, 1<<31-1)
+		c.units = pick(m.Rand, int64(1), 2, cost, 1<<31-1, 1<<53, math.MaxInt64)
 	case 1:
-		c.units = -pick(m.Rand, int64(1), 2*cost, 1<<31-1)
+		c.units = -pick(m.Rand, int64(1), 2*cost, 1<<31-1, math.MaxInt64)
 	case 2, 3:
 		c.units = -1 - m.Int64N(cost)
 	default:
