@@ -1,5 +1,5 @@
 # Needs Go, git and a C compiler for the race detector. Everything else is
-# pinned in tools/ and installed into .bin/ on first use.
+# installed into .bin/ on first use: what tools/ pins, and a redis-server.
 
 BIN := $(CURDIR)/.bin
 export PATH := $(BIN):$(PATH)
@@ -24,7 +24,7 @@ demo: ## Run the quickstart: a server and a client in one process
 	@cd examples && go run ./quickstart
 
 .PHONY: test
-test: ## Test every module, with the race detector
+test: redis-server ## Test every module, with the race detector
 	@$(if $(RACE),,echo "No C compiler: testing without the race detector.")
 	@echo "The first run compiles the dependencies; it takes a few minutes."
 	@failed=0; for m in $(filter-out bench,$(MODULES)); do \
@@ -89,6 +89,11 @@ fuzz: ## Run each fuzz test for FUZZTIME (20s)
 	done
 
 # Tools. Each is rebuilt when its pin changes.
+
+# The machine's own, or installed where that can be done; never a failure.
+.PHONY: redis-server
+redis-server:
+	@tools/redis/install.sh
 
 # Prebuilt from npm, in seconds; without Node, or where npm fails, from source.
 $(BIN)/buf: tools/buf/package-lock.json tools/buf/go.mod
