@@ -24,8 +24,7 @@ import (
 // cannot, it ends t.
 //
 // The backend's clock is now, which any goroutine may call. It stands still but
-// for steps of the suite, forward and back, between a day in 2026 and some
-// centuries later. What the backend drops by a clock of its own, such as a
+// for steps of the suite, forward and back, in the years 1976 to 2180. What the backend drops by a clock of its own, such as a
 // server's expiry, has to outlast that: nothing may be lost within a minute of
 // real time.
 //

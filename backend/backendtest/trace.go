@@ -134,7 +134,7 @@ func (m *maker) op(number int) op {
 	if m.split {
 		keys = []string{pick(m.Rand, keys...)}
 	}
-	for range pick(m.Rand, 1, 1, 1, 1, 2, 3, 4) {
+	for range pick(m.Rand, 1, 1, 1, 1, 1, 2, 2, 3, 4) {
 		i := m.IntN(len(m.buckets))
 		o.asks = append(o.asks, ask{
 			numbers: m.buckets[i], bucket: i, key: pick(m.Rand, keys...), cost: m.cost(m.buckets[i]),
@@ -147,21 +147,21 @@ func (m *maker) op(number int) op {
 func (m *maker) step() time.Duration {
 	window := m.buckets[m.IntN(len(m.buckets))].rate.Window
 	part := time.Duration(m.Int64N(int64(window/µs))) * µs
-	switch m.IntN(16) {
-	case 0, 1, 2:
+	switch m.IntN(24) {
+	case 0, 1, 2, 3, 4, 5, 6, 7:
 		return 0
-	case 3, 4, 5:
+	case 8, 9, 10:
 		if m.retry > 0 && m.retry < 50*ratelimit.MaxWindow {
 			return m.retry + pick(m.Rand, -µs, 0, 0, µs)
 		}
 		return part
-	case 6:
+	case 11:
 		return window + pick(m.Rand, -µs, 0, µs)
-	case 7:
+	case 12:
 		return window + part
-	case 8:
+	case 13:
 		return -pick(m.Rand, µs, part, window, hour)
-	case 9:
+	case 14:
 		return pick(m.Rand, µs, ms, part, 400*day)
 	}
 	return part / 8
@@ -171,16 +171,16 @@ func (m *maker) step() time.Duration {
 func (m *maker) cost(n numbers) int64 {
 	rule := n.rule()
 	most := rule.Most()
-	switch m.IntN(10) {
-	case 0:
+	switch m.IntN(24) {
+	case 0, 1:
 		return 0
-	case 1:
-		return most + pick(m.Rand, int64(1), 1, 1<<31-1)
 	case 2:
-		return most
+		return most + pick(m.Rand, int64(1), 1, 1<<31-1)
 	case 3, 4:
+		return most
+	case 5, 6, 7, 8, 9, 10, 11, 12:
 		return m.Int64N(most + 1)
-	case 5:
+	case 13, 14, 15, 16, 17:
 		return most / 2
 	}
 	return min(pick(m.Rand, int64(1), 1, 1, 2, 3), most)
