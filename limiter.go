@@ -183,28 +183,22 @@ func (d *Decision) charge(ctx context.Context, call *Call) (err error) {
 			err = fmt.Errorf("%w: %s: %v\n%s", ErrKeyFunc, call.Method, r, debug.Stack())
 		}
 	}()
+	p := d.plan
 	d.key.reset()
 	d.charges = d.charges[:0]
-	cost := d.plan.cost.of(call.Request)
-	for i := range d.plan.parts {
-		d.key.add(ctx, d.limiter, &d.plan.parts[i], call)
+	cost := p.cost.of(call.Request)
+	for i := range p.parts {
+		d.key.add(ctx, d.limiter, &p.parts[i], call)
 	}
-	for i, limit := range d.plan.limits {
-		d.charges = append(d.charges, Charge{Limit: limit, Cost: cost})
-		if parts := d.plan.keys[i].parts; len(parts) > 1 {
-			d.key.join(parts)
-		}
+	for _, parts := range p.joins {
+		d.key.join(parts)
 	}
-	joined := len(d.plan.parts)
-	for i := range d.charges {
-		switch parts := d.plan.keys[i].parts; len(parts) {
-		case 0:
-		case 1:
-			d.charges[i].Key = d.key.part(parts[0])
-		default:
-			d.charges[i].Key = d.key.part(joined)
-			joined++
+	for i, limit := range p.limits {
+		charge := Charge{Limit: limit, Cost: cost}
+		if at := p.keys[i].at; at >= 0 {
+			charge.Key = d.key.part(at)
 		}
+		d.charges = append(d.charges, charge)
 	}
 	if cap(d.Verdicts) < len(d.charges) {
 		d.Verdicts = make([]Verdict, len(d.charges))

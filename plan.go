@@ -11,6 +11,7 @@ type plan struct {
 	limits []*Limit
 	parts  []planPart // each part that any rule's key has, once
 	keys   []planKey  // of the rules, one for each
+	joins  [][]int    // the parts of each key of several
 	cost   Cost
 	refund uint32 // bit c: code c gives the charge back
 	deny   bool   // some rule says Deny
@@ -27,6 +28,7 @@ type planPart struct {
 type planKey struct {
 	parts []int
 	mask  uint64 // the same as a set
+	at    int    // the key's index in the key buffer, -1 without parts
 }
 
 func (p *plan) refunds(code Code) bool {
@@ -58,8 +60,25 @@ func newPlan(m *Method, c *config, bucketOf func(*Rule) string) (*plan, error) {
 		}
 		p.keys = append(p.keys, key)
 	}
+	p.placeKeys()
 	p.policy = formatPolicy(m.Rules)
 	return p, nil
+}
+
+// placeKeys says where the key buffer has each rule's key: a key of one part is
+// that part, keys of several are joined behind the parts.
+func (p *plan) placeKeys() {
+	for i := range p.keys {
+		switch key := &p.keys[i]; len(key.parts) {
+		case 0:
+			key.at = -1
+		case 1:
+			key.at = key.parts[0]
+		default:
+			key.at = len(p.parts) + len(p.joins)
+			p.joins = append(p.joins, key.parts)
+		}
+	}
 }
 
 func (p *plan) planKey(m *Method, r *Rule, c *config) (planKey, error) {
