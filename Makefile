@@ -73,8 +73,8 @@ fmt: $(BIN)/golangci-lint ## Format the Go code
 	@set -e; for m in $(MODULES); do (cd $$m && golangci-lint fmt ./...); done
 
 .PHONY: bench
-bench: ## Compare with other libraries; takes minutes
-	@cd bench && go run .
+bench: ## Compare with other libraries; takes minutes; BENCH='-run zipf' for a part
+	@cd bench && go run . $(BENCH)
 
 .PHONY: cover
 cover: ## Print the library's test coverage, by function
