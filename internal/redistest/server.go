@@ -208,15 +208,24 @@ func (s *Server) URL() string {
 func (s *Server) DB() int { return s.db }
 
 // Client returns a client for looking and acting beside the code under test.
-// It is closed with the server, and another after Restart. A server that is
-// down has a client that is told so.
+// It is closed when the server goes down, and is another after Restart.
 func (s *Server) Client() *redis.Client {
+	s.tb.Helper()
+	client, err := s.running()
+	if err != nil {
+		s.tb.Fatalf("redistest: %v", err)
+	}
+	return client
+}
+
+// running returns the client of a server that is not down.
+func (s *Server) running() (*redis.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client == nil {
-		s.tb.Fatalf("redistest: server %s is down", s.Addr)
+		return nil, fmt.Errorf("server %s is down", s.Addr)
 	}
-	return s.client
+	return s.client, nil
 }
 
 // Do sends a command and returns its reply; a reply that is an error fails the
