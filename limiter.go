@@ -193,17 +193,17 @@ func (d *Decision) charge(ctx context.Context, call *Call) (err error) {
 	for _, parts := range p.joins {
 		d.key.join(parts)
 	}
-	for i, limit := range p.limits {
-		charge := Charge{Limit: limit, Cost: cost}
+	if n := len(p.limits); cap(d.charges) < n {
+		d.charges, d.Verdicts = make([]Charge, n), make([]Verdict, n)
+	}
+	d.charges, d.Verdicts = d.charges[:len(p.limits)], d.Verdicts[:len(p.limits)]
+	for i := range d.charges {
+		c := &d.charges[i]
+		c.Limit, c.Key, c.Cost = p.limits[i], nil, cost
 		if at := p.keys[i].at; at >= 0 {
-			charge.Key = d.key.part(at)
+			c.Key = d.key.part(at)
 		}
-		d.charges = append(d.charges, charge)
 	}
-	if cap(d.Verdicts) < len(d.charges) {
-		d.Verdicts = make([]Verdict, len(d.charges))
-	}
-	d.Verdicts = d.Verdicts[:len(d.charges)]
 	return nil
 }
 
