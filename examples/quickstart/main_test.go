@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/protolimit/ratelimit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestDemo: what a person sees of the client's calls is what the limits say.
+func TestDemo(t *testing.T) {
+	var out strings.Builder
+	if err := run(context.Background(), &out, "127.0.0.1:0", false); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		for code := range ratelimit.Code(17) {
+			if cells := strings.Fields(line); slices.Contains(cells, code.String()) {
+				got = append(got, cells[1]+" "+cells[2]+" "+code.String())
+			}
+		}
+	}
+	const ok, refused = " OK", " RESOURCE_EXHAUSTED"
+	want := slices.Concat(
+		slices.Repeat([]string{"alice Charge" + ok}, 5), slices.Repeat([]string{"alice Charge" + refused}, 2),
+		[]string{"alice Charge" + ok, "bob Charge" + ok, "bob Charge" + refused},
+		slices.Repeat([]string{"alice Refund" + ok}, 3), []string{"alice Refund" + refused, "alice Ping" + ok},
+	)
+	if !slices.Equal(got, want) {
+		t.Errorf("the demo shows\n%s\nwhose answers are %q, want %q", &out, got, want)
+	}
+}
+
+// TestServe: with -serve the server answers until it is interrupted.
+func TestServe(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithTimeout(context.Background(), time.Minute)
+	defer interrupt()
+	served := make(chan error, 1)
+	go func() { served <- run(ctx, &strings.Builder{}, addr, true) }()
+
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	check := grpc_health_v1.NewHealthClient(conn)
+	if _, err := check.Check(ctx, &grpc_health_v1.HealthCheckRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Error(err)
+	}
+	interrupt()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
