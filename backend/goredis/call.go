@@ -1,0 +1,201 @@
+package goredis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/protolimit/ratelimit"
+)
+
+// A call is a Take under way. On one server it is one request; on a cluster it
+// is one for each slot, which reserve apart: if one refuses, what the others
+// charged is given back.
+type call struct {
+	backend  *Backend
+	requests []*request
+	servers  []*server
+	places   []place
+	key      []byte // for making keys
+}
+
+// A place is where the answer to a charge will be.
+type place struct{ request, bucket int }
+
+var calls = sync.Pool{New: func() any { return &call{} }}
+
+func newCall(b *Backend) *call {
+	c := calls.Get().(*call)
+	c.backend = b
+	return c
+}
+
+func (c *call) free() {
+	c.reset()
+	calls.Put(c)
+}
+
+func (c *call) reset() {
+	clear(c.requests)
+	c.requests, c.servers, c.places = c.requests[:0], c.servers[:0], c.places[:0]
+}
+
+// take decides charges.
+func (c *call) take(ctx context.Context, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
+	c.reset()
+	timer := c.backend.timers.get(c.backend.budget)
+	defer c.backend.timers.put(timer)
+	for i := range charges {
+		if err := c.add(ctx, &charges[i]); err != nil {
+			c.drop(0)
+			return classify(err)
+		}
+	}
+	for i, r := range c.requests {
+		if err := c.servers[i].submit(r); err != nil {
+			r.free()
+			c.drop(i + 1)
+			c.requests = c.requests[:i]
+			_, _ = c.await(ctx, timer)
+			c.cancel(ctx, timer)
+			return outage(err)
+		}
+	}
+	granted, err := c.await(ctx, timer)
+	if err == nil {
+		c.answer(verdicts, granted)
+	}
+	if !granted && len(c.requests) > 1 {
+		c.cancel(ctx, timer)
+	}
+	c.drop(0)
+	return err
+}
+
+// add adds a charge to the request of its slot.
+func (c *call) add(ctx context.Context, charge *ratelimit.Charge) error {
+	c.key = appendKey(c.key[:0], c.backend.namespace, charge.Limit, charge.Key)
+	key := string(c.key)
+	s, slot, err := c.backend.topology.route(ctx, key)
+	if err != nil {
+		return err
+	}
+	at := 0
+	for at < len(c.requests) && (c.servers[at] != s || c.requests[at].slot != slot) {
+		at++
+	}
+	if at == len(c.requests) {
+		r := newRequest()
+		r.slot = slot
+		c.requests, c.servers = append(c.requests, r), append(c.servers, s)
+	}
+	c.places = append(c.places, place{at, c.requests[at].add(key, charge)})
+	return nil
+}
+
+// await waits until all requests are answered, the caller leaves or the budget
+// is spent. Requests that are not answered are gone from the call. It returns
+// whether all were granted, and the first error.
+func (c *call) await(ctx context.Context, timer *time.Timer) (granted bool, err error) {
+	granted = true
+	for i, r := range c.requests {
+		if left := c.awaitOne(ctx, timer, r, err != nil); left != nil {
+			c.requests[i] = nil
+			err = left
+			continue
+		}
+		granted = granted && r.granted
+		if err == nil {
+			err = r.err
+		}
+	}
+	return granted && err == nil, err
+}
+
+// awaitOne waits for one request. An error says that the caller has left it.
+func (c *call) awaitOne(ctx context.Context, timer *time.Timer, r *request, hurry bool) error {
+	if hurry { // an earlier request ran out of time
+		select {
+		case <-r.done:
+			return nil
+		default:
+			if r.leave() {
+				return outage(errLate)
+			}
+			return nil
+		}
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		if r.leave() {
+			return fmt.Errorf("goredis: %w", context.Cause(ctx))
+		}
+	case <-timer.C:
+		if r.leave() {
+			return outage(errLate)
+		}
+	}
+	return nil
+}
+
+// answer fills the verdicts from requests that are all answered.
+func (c *call) answer(verdicts []ratelimit.Verdict, granted bool) {
+	for i, p := range c.places {
+		r := c.requests[p.request]
+		b := &r.buckets[p.bucket]
+		verdicts[i] = b.verdict
+		if r.granted && !granted { // charged, and about to be given back
+			verdicts[i].Remaining += b.units
+			verdicts[i].Receipt = ratelimit.Receipt{}
+		}
+	}
+}
+
+// cancel gives back what requests charged whose call is refused. It waits for
+// that as long as the call has time, so that a refusal that has been told holds
+// nothing; a cancel that is lost leaves the units charged.
+func (c *call) cancel(ctx context.Context, timer *time.Timer) {
+	done := make(chan struct{}, len(c.requests))
+	under := 0
+	for i, r := range c.requests {
+		if r == nil || r.err != nil || !r.granted {
+			continue
+		}
+		var back changes
+		for j := range r.buckets {
+			if b := &r.buckets[j]; b.units > 0 {
+				back.add(b.key, &ratelimit.Delta{Limit: b.limit, Cost: b.units, Units: -b.units, Receipt: b.verdict.Receipt})
+			}
+		}
+		if len(back.keys) == 0 {
+			continue
+		}
+		s := c.servers[i]
+		under++
+		c.backend.behind.Go(func() {
+			_ = s.adjust(&back)
+			done <- struct{}{}
+		})
+	}
+	for range under {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// drop frees the requests from one on that are the call's own.
+func (c *call) drop(from int) {
+	for i := from; i < len(c.requests); i++ {
+		if c.requests[i] != nil {
+			c.requests[i].free()
+			c.requests[i] = nil
+		}
+	}
+}

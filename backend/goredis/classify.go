@@ -1,0 +1,65 @@
+package goredis
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/protolimit/ratelimit"
+)
+
+// bug returns an error for what waiting will not cure.
+func bug(err error) error { return fmt.Errorf("%w: redis: %w", ratelimit.ErrBackendBug, err) }
+
+// outage returns an error for what may be over soon.
+func outage(err error) error { return fmt.Errorf("%w: redis: %w", ratelimit.ErrUnavailable, err) }
+
+// errLate is the end of a decision's time budget.
+var errLate = errors.New("no answer within the time budget")
+
+// errQueueFull is a call that found too many others waiting.
+var errQueueFull = errors.New("too many calls are waiting")
+
+// errClosed is a call after Close.
+var errClosed = errors.New("backend is closed")
+
+// outages are the beginnings of Redis's answers that say: not now, or not here.
+// Each other answer is a bug of ours or of the set-up.
+var outages = []string{
+	"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "READONLY", "OOM", "BUSY ", "NOREPLICAS", "MISCONF",
+	"MOVED", "ASK ", "UNKILLABLE", "NOGOODSLAVE", "ERR max number of clients reached",
+}
+
+// classify returns the class of an error of the client: an [ratelimit.ErrUnavailable],
+// and an [ratelimit.ErrBackendBug] if waiting will not cure it.
+func classify(err error) error {
+	if err == nil || errors.Is(err, ratelimit.ErrUnavailable) {
+		return err
+	}
+	var answer redis.Error // what a server said, unlike the client's own errors
+	if errors.As(err, &answer) {
+		for _, o := range outages {
+			if strings.HasPrefix(answer.Error(), o) {
+				return outage(err)
+			}
+		}
+		return bug(err)
+	}
+	return outage(err)
+}
+
+// isNoScript tells whether a server lacks the script that it was asked for.
+func isNoScript(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") }
+
+// isRedirect tells whether a key has moved to another server of a cluster.
+func isRedirect(err error) bool {
+	return err != nil && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
+}
+
+// isCrossSlot tells whether a server has the keys of a script in several places.
+func isCrossSlot(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer) && strings.HasPrefix(answer.Error(), "CROSSSLOT")
+}

@@ -1,0 +1,78 @@
+package goredis
+
+import "sync"
+
+// A combiner sends requests to one server. A request that finds fewer than
+// flights batches under way goes out at once, alone if nobody else waits; what
+// comes meanwhile waits, and goes out together when a batch returns. There is no
+// timer, and no goroutine while nothing is under way.
+type combiner struct {
+	send    func([]*request) // answers every request
+	flights int              // batches under way at most
+	most    int              // requests in a batch at most
+	room    int              // requests waiting at most
+
+	mu       sync.Mutex
+	waiting  []*request
+	underWay int
+}
+
+// submit hands a request over, or returns errQueueFull.
+func (c *combiner) submit(r *request) error {
+	c.mu.Lock()
+	if len(c.waiting) >= c.room {
+		c.mu.Unlock()
+		return errQueueFull
+	}
+	c.waiting = append(c.waiting, r)
+	start := c.underWay < c.flights
+	if start {
+		c.underWay++
+	}
+	c.mu.Unlock()
+	if start {
+		go c.fly()
+	}
+	return nil
+}
+
+// fly sends batches until nothing waits.
+func (c *combiner) fly() {
+	var batch []*request
+	for {
+		batch = c.next(batch)
+		if len(batch) == 0 {
+			return
+		}
+		c.send(batch)
+	}
+}
+
+// next returns the requests of the next batch, in the place of the last one, or
+// none, and with that the end of a flight. Requests whose caller has left are
+// not sent, and so not charged.
+func (c *combiner) next(last []*request) []*request {
+	clear(last)
+	batch := last[:0]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := 0
+	for _, r := range c.waiting {
+		if len(batch) == c.most {
+			break
+		}
+		taken++
+		if r.abandoned() {
+			r.answered()
+			continue
+		}
+		batch = append(batch, r)
+	}
+	rest := copy(c.waiting, c.waiting[taken:])
+	clear(c.waiting[rest:])
+	c.waiting = c.waiting[:rest]
+	if len(batch) == 0 {
+		c.underWay--
+	}
+	return batch
+}

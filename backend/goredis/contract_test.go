@@ -1,0 +1,38 @@
+package goredis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/backend/backendtest"
+	"github.com/protolimit/ratelimit/backend/goredis"
+	"github.com/protolimit/ratelimit/internal/redistest"
+)
+
+// opener opens backends that share a client. The suite's clock stands still, so
+// that the budget only has to leave room for a slow machine.
+func opener(client redis.UniversalClient) backendtest.Open {
+	return func(t *testing.T, now func() time.Time) ratelimit.Backend {
+		b, err := goredis.New(client, goredis.WithClock(now), goredis.WithBudget(10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+}
+
+func TestContract(t *testing.T) {
+	backendtest.Run(t, opener(redistest.Shared(t).Client()),
+		backendtest.WithGrants(10_000), backendtest.WithTraces(200), backendtest.WithUnorderedClock())
+}
+
+func TestContractOnCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	t.Cleanup(func() { _ = client.Close() })
+	backendtest.Run(t, opener(client),
+		backendtest.WithGrants(10_000), backendtest.WithTraces(200), backendtest.WithUnorderedClock(), backendtest.WithSplitCalls())
+}

@@ -1,0 +1,139 @@
+package goredis
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A server is one Redis server as the backend speaks to it: the combiner of its
+// decisions, and how a batch is sent.
+type server struct {
+	combiner
+	client processor
+	// patience bounds how long a batch may be under way; callers wait less.
+	patience time.Duration
+	clock    func() time.Time // nil for the server's own
+	moved    processor        // follows redirects; nil where there are none
+	batches  sync.Pool        // of *batch
+}
+
+// A processor sends commands, as redis.Client and redis.ClusterClient do.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+const (
+	flightsPerServer = 2
+	requestsPerBatch = 512
+)
+
+func newServer(client, moved processor, c *config) *server {
+	s := &server{client: client, moved: moved, patience: c.patience, clock: c.clock}
+	s.combiner = combiner{send: s.decide, flights: flightsPerServer, most: requestsPerBatch, room: c.queue}
+	s.batches.New = func() any { return &batch{} }
+	return s
+}
+
+// decide sends requests, those of each slot by one call of the script, and
+// answers them.
+func (s *server) decide(requests []*request) {
+	bySlot := s.split(requests)
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+	defer cancel()
+	if len(bySlot) == 1 {
+		s.run(ctx, bySlot[0])
+	} else {
+		s.runAll(ctx, bySlot)
+	}
+	for _, b := range bySlot {
+		for _, r := range b.requests {
+			r.answered()
+		}
+		b.reset()
+		s.batches.Put(b)
+	}
+}
+
+// split puts requests into batches, one for each slot.
+func (s *server) split(requests []*request) []*batch {
+	var batches []*batch
+	at := map[int]*batch{}
+	for _, r := range requests {
+		b := at[r.slot]
+		if b == nil {
+			b = s.batches.Get().(*batch)
+			at[r.slot] = b
+			batches = append(batches, b)
+		}
+		b.add(r)
+	}
+	return batches
+}
+
+// run decides one batch.
+func (s *server) run(ctx context.Context, b *batch) {
+	cmd := command{redis.NewCmd(ctx, b.arguments(takeScript, false, s.now())...)}
+	_ = s.client.Process(ctx, cmd)
+	s.finish(ctx, b, cmd)
+}
+
+// runAll decides batches of several slots in one round trip.
+func (s *server) runAll(ctx context.Context, batches []*batch) {
+	pipe := s.client.Pipeline()
+	cmds := make([]command, len(batches))
+	for i, b := range batches {
+		cmds[i] = command{redis.NewCmd(ctx, b.arguments(takeScript, false, s.now())...)}
+		_ = pipe.Process(ctx, cmds[i])
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for i, b := range batches {
+		s.finish(ctx, b, cmds[i])
+	}
+}
+
+// finish reads a batch's reply, after it has been sent in full to a server that
+// lacks the script, or to the server that its slot moved to. Neither charges
+// twice: the first one was not run.
+func (s *server) finish(ctx context.Context, b *batch, cmd command) {
+	err := cmd.Err()
+	client := s.client
+	if isRedirect(err) && s.moved != nil {
+		client = s.moved
+		cmd = command{redis.NewCmd(ctx, b.arguments(takeScript, false, s.now())...)}
+		err = client.Process(ctx, cmd)
+	}
+	if isNoScript(err) {
+		cmd = command{redis.NewCmd(ctx, b.arguments(takeScript, true, s.now())...)}
+		err = client.Process(ctx, cmd)
+	}
+	reply, textErr := cmd.Text()
+	switch {
+	case err != nil:
+		b.fail(classify(err))
+	case textErr != nil:
+		b.fail(bug(textErr))
+	default:
+		b.read(reply)
+	}
+}
+
+// fail gives every request of the batch an error.
+func (b *batch) fail(err error) {
+	for _, r := range b.requests {
+		r.err = err
+	}
+}
+
+// now returns the script's last argument.
+func (s *server) now() []byte {
+	if s.clock == nil {
+		return nil
+	}
+	return binary.LittleEndian.AppendUint64(nil, math.Float64bits(float64(max(s.clock().UnixMicro(), 0))))
+}
