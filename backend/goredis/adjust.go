@@ -18,6 +18,11 @@ func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 	if len(deltas) == 0 {
 		return nil
 	}
+	if b.refusals != nil {
+		for i := range deltas {
+			defer b.refusals.forget(deltas[i].Limit, deltas[i].Key)
+		}
+	}
 	groups, err := b.group(ctx, deltas)
 	if err != nil {
 		return classify(err)

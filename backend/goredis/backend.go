@@ -17,6 +17,7 @@ type Backend struct {
 	topology topology
 	closed   atomic.Bool
 	timers   timerPool
+	refusals *refusals      // nil with a clock of a test's, under which they would differ
 	behind   sync.WaitGroup // what goes on after its call has returned
 }
 
@@ -27,6 +28,9 @@ func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{config: *c}
+	if c.clock == nil {
+		b.refusals = newRefusals()
+	}
 	switch client := client.(type) {
 	case *redis.Client:
 		b.topology = &single{server: newServer(client, nil, c)}
@@ -49,13 +53,31 @@ func (b *Backend) Take(ctx context.Context, charges []ratelimit.Charge, verdicts
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("goredis: %w", err)
 	}
+	var s signature
+	if b.refusals != nil {
+		s = b.refusals.sign(charges)
+		if b.refusals.answer(s, charges, verdicts) {
+			return nil
+		}
+	}
+	if err := b.ask(ctx, charges, verdicts); err != nil {
+		return err
+	}
+	if b.refusals != nil {
+		b.refusals.remember(s, charges, verdicts)
+	}
+	return nil
+}
+
+// ask has Redis decide charges.
+func (b *Backend) ask(ctx context.Context, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
 	c := newCall(b)
+	defer c.free()
 	err := c.take(ctx, charges, verdicts)
 	if isCrossSlot(err) && b.topology.crossed() {
 		// Nothing was charged: the server did not run the script.
 		err = c.take(ctx, charges, verdicts)
 	}
-	c.free()
 	return err
 }
 
