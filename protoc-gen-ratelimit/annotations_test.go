@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ func tableText(m ratelimit.Method) string {
 	case m.Cost.Field != nil:
 		cost = "field:" + m.Cost.Path
 	case m.Cost.Units != 0:
-		cost = fmt.Sprint(m.Cost.Units)
+		cost = strconv.FormatInt(m.Cost.Units, 10)
 	}
 	return methodText(parts, cost, fmt.Sprint(m.RefundOn), m.Exempt)
 }
