@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -34,8 +35,8 @@ func (l *Limiter) clientAddr(ctx context.Context, call *Call) (netip.Addr, bool)
 // is one of our proxies.
 func (l *Limiter) forwardedFor(peer netip.Addr, values []string) netip.Addr {
 	last := peer
-	for i := len(values) - 1; i >= 0; i-- {
-		for rest := values[i]; rest != ""; {
+	for _, value := range slices.Backward(values) {
+		for rest := value; rest != ""; {
 			hop := rest
 			if cut := strings.LastIndexByte(rest, ','); cut >= 0 {
 				hop, rest = rest[cut+1:], rest[:cut]

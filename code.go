@@ -1,7 +1,7 @@
 package ratelimit
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"strconv"
 )
@@ -24,7 +24,7 @@ func ParseCode(s string) (Code, error) {
 	if i := slices.Index(codeNames[:], s); i >= 0 {
 		return Code(i), nil
 	}
-	return 0, fmt.Errorf("want a status code such as UNAVAILABLE or OK")
+	return 0, errors.New("want a status code such as UNAVAILABLE or OK")
 }
 
 // String returns the code's name in the gRPC protocol: "UNAVAILABLE".

@@ -106,6 +106,6 @@ func (d *Decision) judge() {
 }
 
 // giveUp sets the outcome of a call for which the backend has no verdict.
-func (d *Decision) giveUp(err error, outcome Outcome) {
+func (d *Decision) giveUp(outcome Outcome, err error) {
 	d.Err, d.Outcome, d.Verdicts, d.Binding = err, outcome, d.Verdicts[:0], -1
 }

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -83,7 +84,7 @@ func ParseKeyPart(s string) (KeyPart, error) {
 		}
 		return p, p.checkName()
 	}
-	return KeyPart{}, fmt.Errorf("%s", keyForm)
+	return KeyPart{}, errors.New(keyForm)
 }
 
 // String returns the part as [ParseKeyPart] reads it.
@@ -100,7 +101,7 @@ func (p KeyPart) String() string {
 // check returns what was wanted of a part that cannot be used.
 func (p *KeyPart) check() error {
 	if p.Source == 0 || int(p.Source) >= len(sourceNames) {
-		return fmt.Errorf("%s", keyForm)
+		return errors.New(keyForm)
 	}
 	if err := p.checkName(); err != nil {
 		return err
@@ -108,9 +109,9 @@ func (p *KeyPart) check() error {
 	isField := p.Source == SourceField
 	switch {
 	case isField != (p.Field != nil):
-		return fmt.Errorf("want a Field function for field:PATH, and for nothing else")
+		return errors.New("want a Field function for field:PATH, and for nothing else")
 	case isField != (p.Class != ClassNone) || p.Class > ClassText:
-		return fmt.Errorf("want a Class for field:PATH, and for nothing else")
+		return errors.New("want a Class for field:PATH, and for nothing else")
 	}
 	return nil
 }
@@ -119,13 +120,13 @@ func (p *KeyPart) checkName() error {
 	switch p.Source {
 	case SourceMetadata:
 		if p.Name == "" || strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
-			return fmt.Errorf("want metadata:NAME with letters, digits, '-', '_' and '.'")
+			return errors.New("want metadata:NAME with letters, digits, '-', '_' and '.'")
 		}
 	case SourceField:
 		return checkPath(p.Name)
 	case SourceAttr:
 		if !isName(strings.ToLower(p.Name), "_.-") {
-			return fmt.Errorf("want attr:NAME with a letter and up to 62 letters, digits, '_', '.' and '-'")
+			return errors.New("want attr:NAME with a letter and up to 62 letters, digits, '_', '.' and '-'")
 		}
 	default:
 		if p.Name != "" {
@@ -140,7 +141,7 @@ func (p *KeyPart) checkName() error {
 func checkPath(path string) error {
 	for name := range strings.SplitSeq(path, ".") {
 		if name == "" || name[0] >= '0' && name[0] <= '9' || !isFieldName(name) {
-			return fmt.Errorf("want field:PATH with proto field names joined by dots")
+			return errors.New("want field:PATH with proto field names joined by dots")
 		}
 	}
 	return nil

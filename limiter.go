@@ -132,9 +132,9 @@ func (l *Limiter) Decide(ctx context.Context, call *Call) *Decision {
 	d := l.decisions.Get().(*Decision)
 	d.Method, d.plan, d.Rules, d.Err = call.Method, p, p.rules, nil
 	if err := d.charge(ctx, call); err != nil {
-		d.giveUp(err, OutcomeFailed)
+		d.giveUp(OutcomeFailed, err)
 	} else if err := l.backend.Take(ctx, d.charges, d.Verdicts); err != nil {
-		d.giveUp(l.classify(ctx, err, p))
+		d.giveUp(classify(ctx, err, p))
 	} else {
 		d.judge()
 	}
@@ -207,18 +207,19 @@ func (d *Decision) charge(ctx context.Context, call *Call) (err error) {
 	return nil
 }
 
-// classify tells what becomes of a call for which the backend has no verdict.
-func (l *Limiter) classify(ctx context.Context, err error, p *plan) (error, Outcome) {
+// classify tells what becomes of a call for which the backend has an error in
+// place of verdicts, and the error with its class.
+func classify(ctx context.Context, err error, p *plan) (Outcome, error) {
 	if !errors.Is(err, ErrUnavailable) {
 		if ctx.Err() != nil {
-			return err, OutcomeCanceled
+			return OutcomeCanceled, err
 		}
 		err = fmt.Errorf("%w: error of the backend without a class: %w", ErrBackendBug, err)
 	}
 	if p.deny {
-		return err, OutcomeUnavailable
+		return OutcomeUnavailable, err
 	}
-	return err, OutcomeUnlimited
+	return OutcomeUnlimited, err
 }
 
 // warnMissing warns once for each source of key parts that calls may lack:
@@ -236,8 +237,14 @@ func (l *Limiter) warnMissing(d *Decision) {
 	}
 }
 
+// maxKept is the largest key buffer, in bytes, that is kept for other calls.
+const maxKept = 4096
+
 // release takes back a decision that nobody uses any more.
 func (l *Limiter) release(d *Decision) {
 	d.plan = nil
+	if cap(d.key.bytes) > maxKept { // one large field or header
+		d.key.bytes = nil
+	}
 	l.decisions.Put(d)
 }

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -78,7 +79,7 @@ func ParseRate(s string) (Rate, error) {
 			continue
 		}
 		if n > int64(MaxWindow/unit.size) {
-			return Rate{}, fmt.Errorf("want a window of 1ms to 366d")
+			return Rate{}, errors.New("want a window of 1ms to 366d")
 		}
 		r := Rate{Count: count, Window: time.Duration(n) * unit.size}
 		return r, r.check()
@@ -105,9 +106,9 @@ func (r Rate) check() error {
 	case r.Count < 0 || r.Count > MaxCount:
 		return fmt.Errorf("want a count of 0 to %d", int64(MaxCount))
 	case r.Window < MinWindow || r.Window > MaxWindow:
-		return fmt.Errorf("want a window of 1ms to 366d")
+		return errors.New("want a window of 1ms to 366d")
 	case r.Window%time.Millisecond != 0:
-		return fmt.Errorf("want a window of whole milliseconds")
+		return errors.New("want a window of whole milliseconds")
 	case r.Count/(MaxPerSecond/1000) > r.Window.Milliseconds(),
 		r.Count/(MaxPerSecond/1000) == r.Window.Milliseconds() && r.Count%(MaxPerSecond/1000) != 0:
 		return fmt.Errorf("want at most %d a second", MaxPerSecond)

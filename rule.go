@@ -128,7 +128,15 @@ func (r *Rule) Most() int64 {
 // Check returns a [*RuleError] for the first field of r that is out of range,
 // with Method left empty, or nil.
 func (r *Rule) Check() error {
-	fail := func(field, value, want string) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// check is Check with its type.
+func (r *Rule) check() *RuleError {
+	fail := func(field, value, want string) *RuleError {
 		return &RuleError{Rule: r.Name, Field: field, Value: value, Want: want}
 	}
 	if !isName(r.Name, "_-") {

@@ -27,8 +27,11 @@ func TestRuleCheck(t *testing.T) {
 		"dotted bucket": func(r *Rule) { r.Bucket = "acme.tenant-1" },
 		"every part": func(r *Rule) {
 			r.Key = []KeyPart{
-				{Source: SourceIP}, {Source: SourcePrincipal}, {Source: SourceMetadata, Name: "x-api-key"},
-				{Source: SourceField, Name: "a.b_c.D9", Class: ClassText, Field: textField}, {Source: SourceAttr, Name: "userTier"},
+				{Source: SourceIP},
+				{Source: SourcePrincipal},
+				{Source: SourceMetadata, Name: "x-api-key"},
+				{Source: SourceField, Name: "a.b_c.D9", Class: ClassText, Field: textField},
+				{Source: SourceAttr, Name: "userTier"},
 			}
 		},
 	} {

@@ -92,8 +92,8 @@ func (m *Method) Check() error {
 	}
 	for i := range m.Rules {
 		r := &m.Rules[i]
-		if err := r.Check(); err != nil {
-			err.(*RuleError).Method = m.Name
+		if err := r.check(); err != nil {
+			err.Method = m.Name
 			return err
 		}
 		if slices.ContainsFunc(m.Rules[:i], func(o Rule) bool { return o.Name == r.Name }) {
@@ -155,8 +155,10 @@ func checkShared(shared map[string]bucketUse, method string, r *Rule) error {
 	if field == "" {
 		return nil
 	}
-	return &RuleError{Method: method, Rule: r.Name, Field: field, Value: value,
-		Want: fmt.Sprintf("want %s as in rule %q of %s, which shares bucket %q", want, first.rule.Name, first.method, bucket)}
+	return &RuleError{
+		Method: method, Rule: r.Name, Field: field, Value: value,
+		Want: fmt.Sprintf("want %s as in rule %q of %s, which shares bucket %q", want, first.rule.Name, first.method, bucket),
+	}
 }
 
 // differ returns the first field in which r does not agree with first, its

@@ -20,8 +20,10 @@ func TestMerge(t *testing.T) {
 
 func TestTableErrors(t *testing.T) {
 	shared := func(change func(*Rule)) Rule {
-		r := Rule{Name: "shared", Rate: Rate{10, time.Second}, Burst: 20, Bucket: "tenant",
-			Key: []KeyPart{{Source: SourceField, Name: "id", Class: ClassText, Field: textField}}}
+		r := Rule{
+			Name: "shared", Rate: Rate{10, time.Second}, Burst: 20, Bucket: "tenant",
+			Key: []KeyPart{{Source: SourceField, Name: "id", Class: ClassText, Field: textField}},
+		}
 		if change != nil {
 			change(&r)
 		}

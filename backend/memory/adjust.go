@@ -9,8 +9,8 @@ import (
 // Adjust implements [ratelimit.Backend]. The deltas are applied one by one; if
 // the cost of one is negative, none is.
 func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
-	if err := b.check(ctx); err != nil {
-		return err
+	if b.closed.Load() || ctx.Err() != nil {
+		return b.ended(ctx)
 	}
 	for i := range deltas {
 		if deltas[i].Cost < 0 {

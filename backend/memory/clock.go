@@ -14,12 +14,12 @@ type clock struct {
 
 func newClock(given func() time.Time) clock {
 	start := time.Now()
-	return clock{start: start, wall: start.UnixMicro(), given: given}
+	return clock{start: start, wall: clampTime(start.UnixMicro()), given: given}
 }
 
 // real reads the monotonic clock.
 func (c *clock) real() int64 {
-	return clampTime(c.wall + int64(time.Since(c.start)/time.Microsecond))
+	return c.wall + int64(uint64(time.Since(c.start))/uint64(time.Microsecond))
 }
 
 // now reads the given clock, else the real one.

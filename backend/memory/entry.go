@@ -40,7 +40,7 @@ func (k kind) idleAt(words []uint64, pos int) int64 {
 //	time 53 | mantissa 11
 //
 // mantissa << exponent is the time until the bucket is empty, in µs, rounded up
-// by less than one in 2^10.
+// by less than one in 2^9.
 const (
 	levelShift   = 11
 	coarseBit    = 1 << 10
@@ -56,12 +56,10 @@ const (
 // packBucket returns the words of a bucket with a level in steps of 2^-shift
 // units at a time, empty after some µs more.
 func packBucket(level uint64, shift uint8, at int64, empty uint64) (w1, w2 uint64) {
-	exponent := uint(max(bits.Len64(empty), mantissaBits) - mantissaBits)
-	mantissa := (empty + 1<<exponent - 1) >> exponent
-	if mantissa > mantissaMask {
-		mantissa >>= 1 // a power of two, so nothing is lost
-		exponent++
-	}
+	// One bit less than there is room for, so that rounding up never overflows.
+	empty = min(empty, maxTime)
+	exponent := bits.Len64(empty>>(mantissaBits-1)) & exponentMask
+	mantissa := empty>>exponent + 1
 	w1 = level<<levelShift | uint64(exponent)
 	if shift == coarseStep {
 		w1 |= coarseBit

@@ -8,9 +8,10 @@ const (
 	candidates = 8
 	// enough is how many slots are looked at for candidates once there is one.
 	enough = 64
-	// sweepEvery is how long, in µs, evict makes do with candidates before it
-	// looks for idle keys in the whole shard again.
-	sweepEvery = 1 << 14
+	// evict looks for idle keys in the whole shard once for each sweepEvery µs
+	// or each sweepShare of its keys that it forgot.
+	sweepEvery = 1 << 20
+	sweepShare = 4
 )
 
 // evict makes room for a key by forgetting another: an idle one, or else the one
@@ -25,17 +26,21 @@ func (s *shard) evict(now int64) {
 		}
 	}
 	if idleAt > now {
-		if now < s.swept || now-s.swept >= sweepEvery {
-			s.swept = now
-			if s.sweep(now) {
-				return
+		if s.sweepIsDue(now) {
+			s.swept, s.sweptAfter = now, s.evictions
+			if !s.sweep(now) {
+				s.evict(now) // the candidates may have moved
 			}
-			s.evict(now) // the candidates may have moved
 			return
 		}
 		s.evictions++
 	}
 	s.recount(func() { victim.remove(where) })
+}
+
+func (s *shard) sweepIsDue(now int64) bool {
+	forgot := s.evictions - s.sweptAfter
+	return now < s.swept || now-s.swept >= sweepEvery || forgot >= uint64(s.used())/sweepShare+1
 }
 
 // sweep forgets all idle keys, and tells whether there was one.

@@ -10,7 +10,7 @@ func (w *window) left() uint64 { return uint64(w.length - w.at%w.length) }
 
 // storedWindow reads the state of a's window, the one that a's limit would have
 // if there is none. A time later than now counts as now.
-func (s *shard) storedWindow(a *ask, now int64) window {
+func (s *shard) storedWindow(a ask, now int64) window {
 	t := &s.tables[windowKind]
 	pos, found := t.find(a.tag)
 	if !found {
@@ -43,7 +43,7 @@ func (w *window) charged(d *ratelimit.Delta, stored int64) (start int64, known b
 
 // fixedOf returns the count of a FIXED_WINDOW at now, and the length that it was
 // stored under.
-func (s *shard) fixedOf(a *ask, now int64) (w window, stored int64) {
+func (s *shard) fixedOf(a ask, now int64) (w window, stored int64) {
 	w = s.storedWindow(a, now)
 	stored, w.length = w.length, a.limit.Window().Microseconds()
 	before := w.start()
@@ -55,13 +55,13 @@ func (s *shard) fixedOf(a *ask, now int64) (w window, stored int64) {
 }
 
 // fixedFits tells whether a has room.
-func (s *shard) fixedFits(a *ask, now int64) bool {
+func (s *shard) fixedFits(a ask, now int64) bool {
 	w, _ := s.fixedOf(a, now)
 	return w.current+uint64(a.sum) <= uint64(a.limit.Most())
 }
 
 // settleFixed fills v for a and, if charge is set and a has room, charges it.
-func (s *shard) settleFixed(a *ask, now int64, charge bool, v *ratelimit.Verdict) {
+func (s *shard) settleFixed(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 	w, _ := s.fixedOf(a, now)
 	sum, count := uint64(a.sum), uint64(a.limit.Most())
 	left := wait(w.left())
@@ -85,7 +85,7 @@ func (s *shard) settleFixed(a *ask, now int64, charge bool, v *ratelimit.Verdict
 
 // adjustFixed applies d.
 func (s *shard) adjustFixed(d *ratelimit.Delta, tag uint64, now int64) {
-	w, stored := s.fixedOf(&ask{limit: d.Limit, tag: tag}, now)
+	w, stored := s.fixedOf(ask{limit: d.Limit, tag: tag}, now)
 	if d.Units > 0 {
 		w.current = plus(w.current, uint64(d.Units))
 		s.storeWindow(tag, &w, 0)

@@ -34,13 +34,13 @@ func (s *shard) storeLog(tag uint64, l log, now int64) {
 }
 
 // logFits tells whether a has room.
-func (s *shard) logFits(a *ask, now int64) bool {
+func (s *shard) logFits(a ask, now int64) bool {
 	_, _, _, used := s.logOf(a.limit, a.tag, now)
 	return used+uint64(a.sum) <= uint64(a.limit.Most())
 }
 
 // settleLog fills v for a and, if charge is set and a has room, charges it.
-func (s *shard) settleLog(a *ask, now int64, charge bool, v *ratelimit.Verdict) {
+func (s *shard) settleLog(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 	stored, first, _, used := s.logOf(a.limit, a.tag, now)
 	length := a.limit.Window().Microseconds()
 	sum, count := uint64(a.sum), uint64(a.limit.Most())

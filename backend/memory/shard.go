@@ -9,14 +9,15 @@ import (
 // A shard is the part of a backend that one mutex guards. All of its methods
 // want mu to be held.
 type shard struct {
-	mu        sync.Mutex
-	last      int64 // the time of the last decision; see Backend.instant
-	tables    [kinds]table
-	slab      slab
-	keys      *pool  // keys that the backend may still add, less each shard's first
-	evictions uint64 // keys that were forgotten before they were idle
-	swept     int64  // when evict last looked for idle keys everywhere
-	_         [64]byte
+	mu         sync.Mutex
+	last       int64 // the time of the last decision; see Backend.instant
+	tables     [kinds]table
+	slab       slab
+	keys       *pool  // keys that the backend may still add, less each shard's first
+	evictions  uint64 // keys that were forgotten before they were idle
+	swept      int64  // when evict last swept, and how many evictions there were
+	sweptAfter uint64
+	_          [64]byte
 }
 
 func (s *shard) init(skip uint8, keys, entries *pool) {

@@ -9,7 +9,7 @@ func (w *window) used() uint64 {
 
 // slidingOf returns the counts of a SLIDING_WINDOW at now, and the length that
 // they were stored under.
-func (s *shard) slidingOf(a *ask, now int64) (w window, stored int64) {
+func (s *shard) slidingOf(a ask, now int64) (w window, stored int64) {
 	w = s.storedWindow(a, now)
 	stored = w.length
 	if length := a.limit.Window().Microseconds(); length != stored {
@@ -28,13 +28,13 @@ func (s *shard) slidingOf(a *ask, now int64) (w window, stored int64) {
 }
 
 // slidingFits tells whether a has room.
-func (s *shard) slidingFits(a *ask, now int64) bool {
+func (s *shard) slidingFits(a ask, now int64) bool {
 	w, _ := s.slidingOf(a, now)
 	return w.used()+uint64(a.sum) <= uint64(a.limit.Most())
 }
 
 // settleSliding fills v for a and, if charge is set and a has room, charges it.
-func (s *shard) settleSliding(a *ask, now int64, charge bool, v *ratelimit.Verdict) {
+func (s *shard) settleSliding(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 	w, _ := s.slidingOf(a, now)
 	used := w.used()
 	sum, count := uint64(a.sum), uint64(a.limit.Most())
@@ -74,7 +74,7 @@ func (w *window) passesAfter(room uint64) uint64 {
 
 // adjustSliding applies d.
 func (s *shard) adjustSliding(d *ratelimit.Delta, tag uint64, now int64) {
-	w, stored := s.slidingOf(&ask{limit: d.Limit, tag: tag}, now)
+	w, stored := s.slidingOf(ask{limit: d.Limit, tag: tag}, now)
 	if d.Units > 0 {
 		w.current = plus(w.current, uint64(d.Units))
 		s.storeWindow(tag, &w, 1)

@@ -29,6 +29,8 @@ const (
 	loadNum, loadDen = 13, 16
 	// spill is how many slots follow the homes of a table, at most.
 	spill = 48
+	// A table grows by one part in growth, so that little of it is empty.
+	growth = 6
 	// firstSlots is the size of the smallest table.
 	firstSlots = 16
 )
@@ -42,7 +44,7 @@ func (t *table) init(k kind, skip uint8, s *slab) {
 
 // home returns where the slot of tag would be if nobody were in its way.
 func (t *table) home(tag uint64) int {
-	slot, _ := bits.Mul64(^tag<<t.skip, t.homes)
+	slot, _ := bits.Mul64(^tag<<(t.skip&63), t.homes)
 	return int(slot) * t.stride
 }
 
@@ -114,7 +116,7 @@ func (t *table) tidy(now int64) {
 	sparse := live*4 < t.full
 	switch {
 	case live*16 >= t.full*15:
-		t.resize(t.slots()+max(t.slots()/4, firstSlots), now)
+		t.resize(t.slots()+max(t.slots()/growth, firstSlots), now)
 	case sparse && t.sparse:
 		// Twice in a row: these are not a crowd's first arrivals.
 		t.resize(max(t.slots()/2, firstSlots), now)

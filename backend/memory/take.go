@@ -13,38 +13,16 @@ import (
 // Take implements [ratelimit.Backend]. It never waits: a ctx that has ended
 // before the call fails it, and one that ends during it is not looked at.
 func (b *Backend) Take(ctx context.Context, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
-	if err := b.check(ctx); err != nil {
-		return err
+	if b.closed.Load() || ctx.Err() != nil {
+		return b.ended(ctx)
 	}
 	if len(charges) != len(verdicts) {
 		return errLengths
 	}
-	switch n := len(charges); {
-	case n == 1:
-		return b.takeOne(&charges[0], &verdicts[0])
-	case n <= fewAsks:
-		var asks [fewAsks]numberedAsk
-		return b.takeAll(charges, verdicts, asks[:n])
-	case n <= manyAsks:
-		return b.takeMany(charges, verdicts)
-	default:
-		return b.takeAll(charges, verdicts, make([]numberedAsk, n))
+	if len(charges) != 1 {
+		return b.takeSome(charges, verdicts)
 	}
-}
-
-// check returns why no call can be made.
-func (b *Backend) check(ctx context.Context) error {
-	if b.closed.Load() {
-		return errClosed
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("memory: %w", context.Cause(ctx))
-	}
-	return nil
-}
-
-// takeOne is Take for one charge.
-func (b *Backend) takeOne(c *ratelimit.Charge, v *ratelimit.Verdict) error {
+	c, v := &charges[0], &verdicts[0]
 	if c.Cost < 0 {
 		return errNegative
 	}
@@ -53,9 +31,21 @@ func (b *Backend) takeOne(c *ratelimit.Charge, v *ratelimit.Verdict) error {
 	now := b.early()
 	s.mu.Lock()
 	now = b.instant(s, now)
-	s.settle(&a, now, true, v)
+	if c.Limit.Algorithm().HasBurst() && c.Limit.Most() > 0 {
+		s.settleBucket(a, now, true, v) // without a detour
+	} else {
+		s.settle(a, now, true, v)
+	}
 	s.mu.Unlock()
 	return nil
+}
+
+// ended returns why no call can be made any more.
+func (b *Backend) ended(ctx context.Context) error {
+	if b.closed.Load() {
+		return errClosed
+	}
+	return fmt.Errorf("memory: %w", context.Cause(ctx))
 }
 
 // early reads the clock for instant, before the lock, which is then held for
@@ -94,6 +84,19 @@ type numberedAsk struct {
 	charge int // its index
 }
 
+// takeSome is Take for any number of charges.
+func (b *Backend) takeSome(charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
+	switch n := len(charges); {
+	case n <= fewAsks:
+		var asks [fewAsks]numberedAsk
+		return b.takeAll(charges, verdicts, asks[:n])
+	case n <= manyAsks:
+		return b.takeMany(charges, verdicts)
+	default:
+		return b.takeAll(charges, verdicts, make([]numberedAsk, n))
+	}
+}
+
 // takeMany has the array for takeAll in a frame that other calls need not clear.
 //
 //go:noinline
@@ -102,7 +105,7 @@ func (b *Backend) takeMany(charges []ratelimit.Charge, verdicts []ratelimit.Verd
 	return b.takeAll(charges, verdicts, asks[:len(charges)])
 }
 
-// takeAll is Take for any number of charges; asks is as long as charges.
+// takeAll is takeSome with an array for the asks.
 func (b *Backend) takeAll(charges []ratelimit.Charge, verdicts []ratelimit.Verdict, asks []numberedAsk) error {
 	for i := range charges {
 		c := &charges[i]
@@ -191,7 +194,7 @@ func (b *Backend) settleAll(asks []numberedAsk, now int64, verdicts []ratelimit.
 	fits := true
 	for i := 0; i < len(asks) && fits; i++ {
 		if i == 0 || asks[i].tag != asks[i-1].tag {
-			fits = b.shard(asks[i].tag).fits(&asks[i].ask, now)
+			fits = b.shard(asks[i].tag).fits(asks[i].ask, now)
 		}
 	}
 	for i := range asks {
@@ -200,12 +203,12 @@ func (b *Backend) settleAll(asks []numberedAsk, now int64, verdicts []ratelimit.
 			*v = verdicts[asks[i-1].charge]
 			continue
 		}
-		b.shard(asks[i].tag).settle(&asks[i].ask, now, fits, v)
+		b.shard(asks[i].tag).settle(asks[i].ask, now, fits, v)
 	}
 }
 
 // fits tells whether a has room, or asks for nothing. s.mu must be held.
-func (s *shard) fits(a *ask, now int64) bool {
+func (s *shard) fits(a ask, now int64) bool {
 	if a.sum == 0 {
 		return true
 	}
@@ -226,7 +229,7 @@ func (s *shard) fits(a *ask, now int64) bool {
 
 // settle fills v with the answer for a; if charge is set and a has room, it is
 // charged. s.mu must be held.
-func (s *shard) settle(a *ask, now int64, charge bool, v *ratelimit.Verdict) {
+func (s *shard) settle(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 	if a.limit.Most() == 0 {
 		*v = ratelimit.Verdict{Allowed: true}
 		if a.sum > 0 {

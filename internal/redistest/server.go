@@ -30,7 +30,8 @@ type Server struct {
 	Addr string
 
 	tb       TB
-	dir      string // its own, with redis.conf and log
+	dir      string   // its own, with redis.conf and log
+	args     []string // of the command, for every start
 	port     *port
 	password string
 	db       int
@@ -102,18 +103,18 @@ func serverConfig(p *port, o *options, more ...string) []string {
 var errPortTaken = errors.New("somebody else listens on the port")
 
 // launch writes the configuration and starts the server.
-func (s *Server) launch(config []string, args ...string) error {
+func (s *Server) launch(config []string) error {
 	text := strings.Join(append(config, "dir "+s.dir), "\n") + "\n"
 	if err := os.WriteFile(filepath.Join(s.dir, "redis.conf"), []byte(text), 0o600); err != nil {
 		return err
 	}
-	return s.start(func(c *redis.Client) error { return loaded(c) }, args...)
+	return s.start(loaded)
 }
 
 // start starts the server as it is configured, and returns when it answers and
 // ready has no error.
 func (s *Server) start(ready func(*redis.Client) error, args ...string) error {
-	p, err := startProcess(s.dir, "redis.conf", args...)
+	p, err := startProcess(s.dir, "redis.conf", append(s.args, args...)...)
 	if err != nil {
 		return fmt.Errorf("start redis-server: %w", err)
 	}
