@@ -21,7 +21,8 @@ func TestDeterminism(t *testing.T) {
 		}
 	}
 	for order := range permutations(files) {
-		if got, _ := generate(t, compile(t, order...), "paths=source_relative"); !maps.Equal(got, want) {
+		request.FileToGenerate = order
+		if got, _ := generate(t, request, "paths=source_relative"); !maps.Equal(got, want) {
 			t.Errorf("%v: output differs", order)
 		}
 	}
@@ -38,9 +39,11 @@ func TestDeterminism(t *testing.T) {
 // TestFaultsInAnyOrder has faults in several files.
 func TestFaultsInAnyOrder(t *testing.T) {
 	files := []string{"faults/bucket.proto", "faults/clash_a.proto", "faults/clash_b.proto", "faults/name.proto"}
-	_, want := generate(t, compile(t, files...))
+	request := compile(t, files...)
+	_, want := generate(t, request)
 	for order := range permutations(files) {
-		if _, got := generate(t, compile(t, order...)); got != want {
+		request.FileToGenerate = order
+		if _, got := generate(t, request); got != want {
 			t.Errorf("%v: got\n%s\nwant\n%s", order, got, want)
 		}
 	}
