@@ -9,7 +9,7 @@ import (
 // TestDeterminism generates four files many times, in every order, and each
 // alone: what is generated of a file depends on that file.
 func TestDeterminism(t *testing.T) {
-	files := []string{"names/names.proto", "hybrid/hybrid.proto", "twofiles/first.proto", "twofiles/second.proto"}
+	files := []string{"names/names.proto", "imported/imported.proto", "twofiles/first.proto", "twofiles/second.proto"}
 	request := compile(t, files...)
 	want, fault := generate(t, request, "paths=source_relative")
 	if fault != "" || len(want) != len(files) {
