@@ -63,7 +63,7 @@ func New(opts ...Option) (*Backend, error) {
 	b.keys.left.Store(int64(c.maxKeys - shards))
 	b.log.left.Store(int64(max(0, c.maxLogEntries-shards)))
 	for i := range b.shards {
-		b.shards[i].init(skip, &b.keys, &b.log)
+		b.shards[i].init(skip, b.shards, &b.keys, &b.log)
 	}
 	return b, nil
 }

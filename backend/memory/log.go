@@ -108,26 +108,29 @@ func (s *shard) appendLog(l *ratelimit.Limit, tag, cost uint64, now int64) uint6
 }
 
 // tidyLog drops the entries of tag's log that are gone, and moves to now those
-// that are later.
+// that are later. What is left is not idle now.
 func (s *shard) tidyLog(l *ratelimit.Limit, tag uint64, now int64) {
 	stored, first, gone, used := s.logOf(l, tag, now)
+	if stored.count == 0 {
+		return
+	}
 	for later := stored.tail; later != 0 && s.slab.time(later) > now; later = s.slab.previous(later) {
 		s.slab.setTime(later, now)
 	}
-	if gone == 0 {
+	if gone == stored.count {
+		s.slab.free(stored)
+		s.storeLog(tag, log{}, now)
 		return
 	}
-	cut := log{count: gone, head: stored.head, tail: stored.tail}
-	if first == 0 {
-		stored = log{}
-	} else {
-		cut.tail = s.slab.previous(first)
+	if gone > 0 {
+		cut := log{count: gone, head: stored.head, tail: s.slab.previous(first)}
 		s.slab.link(first, s.slab.next(first), 0)
-		stored.head = first
-		stored.count -= gone
-		stored.used = used
+		s.slab.free(cut)
 	}
-	s.slab.free(cut)
+	stored.head = first
+	stored.count -= gone
+	stored.used = used
+	stored.idleAt = s.slab.time(stored.tail) + l.Window().Microseconds()
 	s.storeLog(tag, stored, now)
 }
 
@@ -143,6 +146,9 @@ func (s *shard) logEntry(tag uint64, merge bool, cost uint64, now int64) uint32 
 		t := &s.tables[logKind]
 		pos, idleAt := t.nearestIdle(tag)
 		if idleAt > now {
+			if s.reclaim(s.slab.pool, now) {
+				continue
+			}
 			if merge {
 				return 0
 			}

@@ -6,26 +6,29 @@ import (
 	"github.com/protolimit/ratelimit"
 )
 
-// A shard is the part of a backend that one mutex guards. All of its methods
-// want mu to be held.
+// A shard is the part of a backend that one mutex guards. Its methods want mu to
+// be held, but for those that say otherwise.
 type shard struct {
-	mu         sync.Mutex
-	last       int64 // the time of the last decision; see Backend.instant
-	tables     [kinds]table
-	slab       slab
-	keys       *pool  // keys that the backend may still add, less each shard's first
+	mu     sync.Mutex
+	last   int64 // the time of the last decision; see Backend.instant
+	tables [kinds]table
+	slab   slab
+	keys   *pool   // keys that the backend may still add, less each shard's first
+	peers  []shard // all shards of the backend
+
 	evictions  uint64 // keys that were forgotten before they were idle
-	swept      int64  // when evict last swept, and how many evictions there were
-	sweptAfter uint64
-	_          [64]byte
+	swept      int64  // when the last sweep was,
+	sweptAfter uint64 // and how many evictions there were until then
+
+	_ [64]byte // the next shard's mutex is on a cache line of its own
 }
 
-func (s *shard) init(skip uint8, keys, entries *pool) {
+func (s *shard) init(skip uint8, peers []shard, keys, entries *pool) {
 	for k := range s.tables {
 		s.tables[k].init(kind(k), skip, &s.slab)
 	}
 	s.slab = slab{pool: entries}
-	s.keys = keys
+	s.keys, s.peers = keys, peers
 }
 
 // An ask is what one bucket is asked for.

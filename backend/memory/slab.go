@@ -1,10 +1,6 @@
 package memory
 
-import (
-	"sync/atomic"
-
-	"github.com/protolimit/ratelimit"
-)
+import "github.com/protolimit/ratelimit"
 
 // A slab keeps the entries of a shard's logs, in blocks without pointers. An
 // entry is three words in the list of its log, and is named by its index, which
@@ -111,26 +107,5 @@ func (s *slab) drop(n int) {
 	s.used -= n
 	if s.used == 0 {
 		s.blocks, s.vacant, s.untouched = nil, 0, 0
-	}
-}
-
-// A pool is a number of things that shards share.
-type pool struct{ left atomic.Int64 }
-
-func (p *pool) take() bool {
-	// An empty pool is only read, so that its cache line stays with everybody.
-	if p.left.Load() <= 0 {
-		return false
-	}
-	if p.left.Add(-1) < 0 {
-		p.left.Add(1)
-		return false
-	}
-	return true
-}
-
-func (p *pool) give(n int) {
-	if n > 0 {
-		p.left.Add(int64(n))
 	}
 }

@@ -48,5 +48,5 @@ func (s *shard) clear() {
 	defer s.mu.Unlock()
 	s.keys.give(s.used() - 1)
 	s.slab.pool.give(s.slab.used - 1)
-	s.init(s.tables[bucketKind].skip, s.keys, s.slab.pool)
+	s.init(s.tables[bucketKind].skip, s.peers, s.keys, s.slab.pool)
 }
