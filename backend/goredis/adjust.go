@@ -102,11 +102,12 @@ func (c *changes) arguments(full bool, now []byte) []any {
 }
 
 // adjust applies changes, all of keys of one slot.
-func (s *server) adjust(c *changes) error {
+func (s *server) adjust(c *changes) (err error) {
+	defer recovered(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
 	defer cancel()
 	cmd := command{redis.NewCmd(ctx, c.arguments(false, s.now())...)}
-	err := s.client.Process(ctx, cmd)
+	err = s.client.Process(ctx, cmd)
 	client := s.client
 	if isRedirect(err) && s.moved != nil {
 		client = s.moved

@@ -50,6 +50,14 @@ func classify(err error) error {
 	return outage(err)
 }
 
+// recovered, deferred, makes an error of a panic: a hook of the client would end
+// the process, since it runs on a goroutine that nobody else recovers.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = bug(fmt.Errorf("panic: %v", p))
+	}
+}
+
 // isNoScript tells whether a server lacks the script that it was asked for.
 func isNoScript(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") }
 

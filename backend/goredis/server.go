@@ -44,12 +44,10 @@ func newServer(client, moved processor, c *config) *server {
 // answers them.
 func (s *server) decide(requests []*request) {
 	bySlot := s.split(requests)
-	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
-	defer cancel()
-	if len(bySlot) == 1 {
-		s.run(ctx, bySlot[0])
-	} else {
-		s.runAll(ctx, bySlot)
+	if err := s.ask(bySlot); err != nil {
+		for _, b := range bySlot {
+			b.fail(err)
+		}
 	}
 	for _, b := range bySlot {
 		for _, r := range b.requests {
@@ -58,6 +56,20 @@ func (s *server) decide(requests []*request) {
 		b.reset()
 		s.batches.Put(b)
 	}
+}
+
+// ask runs batches, each request of which then has its answer, or returns an
+// error for all of them.
+func (s *server) ask(batches []*batch) (err error) {
+	defer recovered(&err)
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+	defer cancel()
+	if len(batches) == 1 {
+		s.run(ctx, batches[0])
+	} else {
+		s.runAll(ctx, batches)
+	}
+	return nil
 }
 
 // split puts requests into batches, one for each slot.
