@@ -118,6 +118,7 @@ func (s *server) adjust(c *changes) (err error) {
 		cmd = command{redis.NewCmd(ctx, c.arguments(true, s.now())...)}
 		err = client.Process(ctx, cmd)
 	}
+	s.noticed(ctx, err)
 	if err != nil {
 		return classify(err)
 	}

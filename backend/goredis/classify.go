@@ -66,6 +66,16 @@ func isRedirect(err error) bool {
 	return err != nil && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
 }
 
+// isLost tells whether an error may mean that a server of a cluster is gone, or
+// no master any more: it does not answer, or says so.
+func isLost(err error) bool {
+	var answer redis.Error
+	if !errors.As(err, &answer) {
+		return err != nil
+	}
+	return isRedirect(err) || strings.HasPrefix(answer.Error(), "CLUSTERDOWN") || strings.HasPrefix(answer.Error(), "READONLY")
+}
+
 // isCrossSlot tells whether a server has the keys of a script in several places.
 func isCrossSlot(err error) bool {
 	var answer redis.Error

@@ -18,7 +18,7 @@ type server struct {
 	// patience bounds how long a batch may be under way; callers wait less.
 	patience time.Duration
 	clock    func() time.Time // nil for the server's own
-	moved    processor        // follows redirects; nil where there are none
+	moved    router           // follows redirects; nil where there are none
 	batches  sync.Pool        // of *batch
 }
 
@@ -28,12 +28,19 @@ type processor interface {
 	Pipeline() redis.Pipeliner
 }
 
+// A router is a processor that knows which server has a key, as
+// redis.ClusterClient does.
+type router interface {
+	processor
+	ReloadState(ctx context.Context)
+}
+
 const (
 	flightsPerServer = 2
 	requestsPerBatch = 512
 )
 
-func newServer(client, moved processor, c *config) *server {
+func newServer(client processor, moved router, c *config) *server {
 	s := &server{client: client, moved: moved, patience: c.patience, clock: c.clock}
 	s.combiner = combiner{send: s.decide, flights: flightsPerServer, most: requestsPerBatch, room: c.queue}
 	s.batches.New = func() any { return &batch{} }
@@ -124,6 +131,7 @@ func (s *server) finish(ctx context.Context, b *batch, cmd command) {
 		cmd = command{redis.NewCmd(ctx, b.arguments(takeScript, true, s.now())...)}
 		err = client.Process(ctx, cmd)
 	}
+	s.noticed(ctx, err)
 	reply, textErr := cmd.Text()
 	switch {
 	case err != nil:
@@ -132,6 +140,15 @@ func (s *server) finish(ctx context.Context, b *batch, cmd command) {
 		b.fail(bug(textErr))
 	default:
 		b.read(reply)
+	}
+}
+
+// noticed has the router look where keys are now if an error may mean that they
+// have a new master: the server's own client would not, and the router by itself
+// does every ten seconds.
+func (s *server) noticed(ctx context.Context, err error) {
+	if s.moved != nil && isLost(err) {
+		s.moved.ReloadState(ctx)
 	}
 }
 
