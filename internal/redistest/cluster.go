@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -59,7 +58,7 @@ func (c *Cluster) start(o *options) error {
 		// A master that lost its replicas gets none of another's.
 		"cluster-migration-barrier 1000",
 	}
-	err = c.each(func(i int, s *Server) error {
+	err = each(c.Nodes, func(i int, s *Server) error {
 		if err := plan.write(s.dir, i); err != nil {
 			return err
 		}
@@ -81,7 +80,7 @@ func (c *Cluster) gossip() error {
 	const timeout = "cluster-node-timeout"
 	ctx := context.Background()
 	wanted := make([]string, len(c.Nodes))
-	err := c.each(func(i int, s *Server) error {
+	err := each(c.Nodes, func(i int, s *Server) error {
 		values, err := s.client.ConfigGet(ctx, timeout).Result()
 		if err != nil {
 			return err
@@ -95,24 +94,13 @@ func (c *Cluster) gossip() error {
 	if err := c.settled(startWithin); err != nil {
 		return err
 	}
-	return c.each(func(i int, s *Server) error { return s.client.ConfigSet(ctx, timeout, wanted[i]).Err() })
-}
-
-// each calls f for all nodes at once.
-func (c *Cluster) each(f func(i int, s *Server) error) error {
-	errs := make([]error, len(c.Nodes))
-	var wg sync.WaitGroup
-	for i, s := range c.Nodes {
-		wg.Go(func() { errs[i] = f(i, s) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return each(c.Nodes, func(i int, s *Server) error { return s.client.ConfigSet(ctx, timeout, wanted[i]).Err() })
 }
 
 // claimSlots makes masters of the nodes that shall be, in place of those that
 // the plan invents, and has everyone forget these.
 func (c *Cluster) claimSlots(plan *clusterPlan) error {
-	return c.each(func(i int, s *Server) error {
+	return each(c.Nodes, func(i int, s *Server) error {
 		ctx := context.Background()
 		if i < plan.masters {
 			// A node that thinks the cluster down when it becomes a master waits

@@ -101,7 +101,7 @@ func logTail(dir string) string {
 		return err.Error()
 	}
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	return strings.Join(lines[max(0, len(lines)-60):], "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
 
 // portTaken tells whether the last server of dir gave up because somebody

@@ -89,8 +89,10 @@ func serverConfig(p *port, o *options, more ...string) []string {
 		"port " + strconv.Itoa(p.number),
 		`save ""`,
 		"appendonly no",
-		"repl-diskless-sync yes",
-		"repl-diskless-sync-delay 0",
+		// Without the disk a new replica that is in touch may get nothing for
+		// up to a second more.
+		"repl-diskless-sync no",
+		"rdb-del-sync-files yes",
 	}
 	if o.password != "" {
 		lines = append(lines, "requirepass "+o.password, "masterauth "+o.password)
@@ -278,4 +280,15 @@ func parseInfo(info string) map[string]string {
 		}
 	}
 	return fields
+}
+
+// each calls f for all servers at once.
+func each(servers []*Server, f func(i int, s *Server) error) error {
+	errs := make([]error, len(servers))
+	var wg sync.WaitGroup
+	for i, s := range servers {
+		wg.Go(func() { errs[i] = f(i, s) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
