@@ -38,7 +38,7 @@ func newClusterPlan(ports []*port, masters int) *clusterPlan {
 // randomID returns a name of the form that nodes and sentinels have.
 func randomID() string {
 	id := make([]byte, 20)
-	rand.Read(id) //nolint:errcheck // it never fails
+	rand.Read(id)
 	return hex.EncodeToString(id)
 }
 

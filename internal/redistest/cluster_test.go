@@ -22,7 +22,7 @@ func TestCluster(t *testing.T) {
 		t.Fatalf("addresses of %s: got %v, %v, want 6", c.URL(), opt, err)
 	}
 	rdb := redis.NewClusterClient(opt)
-	defer rdb.Close()
+	defer closeIt(t, rdb)
 	for i := range 100 {
 		key := fmt.Sprint("k", i)
 		if err := rdb.Set(t.Context(), key, i, 0).Err(); err != nil {
@@ -42,12 +42,14 @@ func TestCluster(t *testing.T) {
 			t.Errorf("replicas of node %d: got %d, want node %d", i, len(r), 3+i)
 		}
 	}
-	t.Run("move a slot", func(t *testing.T) { testMove(t, c, rdb) })
-	t.Run("promote a replica", func(t *testing.T) { testPromote(t, c, rdb) })
-	t.Run("kill a master", func(t *testing.T) { testKillMaster(t, c, rdb) })
+	checkMove(t, c, rdb)
+	checkPromote(t, c, rdb)
+	checkKill(t, c, rdb)
 }
 
-func testMove(t *testing.T, c *redistest.Cluster, rdb *redis.ClusterClient) {
+// checkMove moves a slot step by step, and back at once.
+func checkMove(t *testing.T, c *redistest.Cluster, rdb *redis.ClusterClient) {
+	t.Helper()
 	const a, b = "{moving}a", "{moving}b"
 	ctx := t.Context()
 	slot := c.Slot(a)
@@ -84,7 +86,9 @@ func testMove(t *testing.T, c *redistest.Cluster, rdb *redis.ClusterClient) {
 	}
 }
 
-func testPromote(t *testing.T, c *redistest.Cluster, rdb *redis.ClusterClient) {
+// checkPromote promotes a replica and then the old master.
+func checkPromote(t *testing.T, c *redistest.Cluster, rdb *redis.ClusterClient) {
+	t.Helper()
 	old := c.Masters()[0]
 	replica := c.ReplicasOf(old)[0]
 	start := time.Now()
@@ -97,8 +101,10 @@ func testPromote(t *testing.T, c *redistest.Cluster, rdb *redis.ClusterClient) {
 	c.Promote(old)
 }
 
-// testKillMaster leaves the cluster without one node.
-func testKillMaster(t *testing.T, c *redistest.Cluster, rdb *redis.ClusterClient) {
+// checkKill kills a master, has its replica take over, and kills that. It
+// leaves the cluster without one node.
+func checkKill(t *testing.T, c *redistest.Cluster, rdb *redis.ClusterClient) {
+	t.Helper()
 	old := c.Masters()[1]
 	replica := c.ReplicasOf(old)[0]
 	old.Kill()

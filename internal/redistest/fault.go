@@ -2,8 +2,8 @@ package redistest
 
 import (
 	"context"
-	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -79,7 +79,7 @@ func (s *Server) RestartLoading(d time.Duration) {
 	s.stop((*process).kill)
 	// The delay is in microseconds a key; the server looks at its clients each
 	// time it has read as many bytes.
-	args := []string{"--key-load-delay", fmt.Sprint(d.Microseconds() / keys), "--loading-process-events-interval-bytes", "1024"}
+	args := []string{"--key-load-delay", strconv.FormatInt(d.Microseconds()/keys, 10), "--loading-process-events-interval-bytes", "1024"}
 	err := s.start(func(c *redis.Client) error { return nil }, args...)
 	if err != nil {
 		s.tb.Fatalf("redistest: restart: %v", err)

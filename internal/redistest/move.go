@@ -1,9 +1,6 @@
 package redistest
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // A Move is a slot on its way from one master to another, step by step, so
 // that a test may act in between:
@@ -49,7 +46,7 @@ func (m *Move) Keys(keys ...string) {
 				return
 			}
 		}
-		args := []any{"MIGRATE", "127.0.0.1", fmt.Sprint(m.To.port.number), "", 0, 5000}
+		args := []any{"MIGRATE", "127.0.0.1", m.To.port.number, "", 0, 5000}
 		if m.To.password != "" {
 			args = append(args, "AUTH", m.To.password)
 		}

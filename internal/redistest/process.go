@@ -22,11 +22,11 @@ type process struct {
 // startProcess runs the server's program in dir with a configuration file of
 // that directory. What it prints goes to the file log there.
 func startProcess(dir, config string, args ...string) (*process, error) {
-	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // of a temporary directory
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // the process has its own
 	p := &process{
 		cmd: &exec.Cmd{
 			Path: binary(),
@@ -96,7 +96,7 @@ func (p *process) signal(sig os.Signal) error {
 
 // logTail returns the last lines of what the servers of dir printed.
 func logTail(dir string) string {
-	log, err := os.ReadFile(filepath.Join(dir, "log"))
+	log, err := os.ReadFile(filepath.Join(dir, "log")) //nolint:gosec // of a temporary directory
 	if err != nil {
 		return err.Error()
 	}
@@ -107,6 +107,6 @@ func logTail(dir string) string {
 // portTaken tells whether the last server of dir gave up because somebody
 // listens on its port.
 func portTaken(dir string) bool {
-	log, err := os.ReadFile(filepath.Join(dir, "log"))
+	log, err := os.ReadFile(filepath.Join(dir, "log")) //nolint:gosec // of a temporary directory
 	return err == nil && bytes.Contains(log, []byte("Address already in use"))
 }

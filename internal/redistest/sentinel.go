@@ -173,7 +173,7 @@ func (s *Server) agrees(of *Sentinel, addr string) error {
 		return fmt.Errorf("sentinel %s has %q, want %q", s.Addr, got, want)
 	}
 	sentinel := redis.NewSentinelClient(client.Options())
-	defer sentinel.Close()
+	defer func() { _ = sentinel.Close() }() // nothing is under way on it
 	replicas, err := sentinel.Replicas(ctx, of.MasterName).Result()
 	if err != nil {
 		return err

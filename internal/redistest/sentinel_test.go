@@ -20,7 +20,7 @@ func TestSentinel(t *testing.T) {
 		t.Fatalf("sentinels of %s: got %v, %v, want 3", s.URL(), opt, err)
 	}
 	rdb := redis.NewFailoverClient(opt)
-	defer rdb.Close()
+	defer closeIt(t, rdb)
 	written := func() bool { return rdb.Set(t.Context(), "k", "v", 0).Err() == nil }
 	redistest.Eventually(t, 5*time.Second, "a SET", written)
 

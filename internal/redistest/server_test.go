@@ -2,6 +2,7 @@ package redistest_test
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -24,7 +25,7 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := redis.NewClient(opt)
-	defer c.Close()
+	defer closeIt(t, c)
 	if got, err := c.ConfigGet(t.Context(), "maxmemory").Result(); err != nil || got["maxmemory"] != "3145728" {
 		t.Errorf("maxmemory by the server's URL: got %v, %v, want 3145728", got, err)
 	}
@@ -35,7 +36,7 @@ func TestStart(t *testing.T) {
 		t.Errorf("process_id: got %s, want %s", got, want)
 	}
 	stranger := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer stranger.Close()
+	defer closeIt(t, stranger)
 	if err := stranger.Ping(t.Context()).Err(); err == nil {
 		t.Error("PING without the password: got no error")
 	}
@@ -161,6 +162,14 @@ func TestKilledBinary(t *testing.T) {
 		t.Fatal(err)
 	}
 	redistest.Eventually(t, 10*time.Second, "the end of the server", func() bool { return redistest.Gone(server) })
+}
+
+// closeIt closes what must close without an error.
+func closeIt(t *testing.T, c io.Closer) {
+	t.Helper()
+	if err := c.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
 }
 
 // client returns a client that hides nothing.

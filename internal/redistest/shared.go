@@ -36,7 +36,8 @@ func Shared(tb TB) *Server {
 	if shared.server == nil || shared.server.PID() == 0 {
 		shared.server = startShared(tb)
 	}
-	if shared.used++; shared.used >= sharedDBs {
+	shared.used++
+	if shared.used > sharedDBs {
 		tb.Fatalf("redistest: more than %d tests share a server", sharedDBs)
 	}
 	s := &Server{

@@ -121,8 +121,7 @@ func poll(within time.Duration, try func() error) error {
 		if err == nil {
 			return nil
 		}
-		var stop permanent
-		if errors.As(err, &stop) {
+		if _, stop := errors.AsType[permanent](err); stop {
 			return err
 		}
 		if time.Now().After(deadline) {
