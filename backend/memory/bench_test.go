@@ -94,15 +94,6 @@ func run(b *testing.B, order []uint32, l *ratelimit.Limit, pass func(c *caller))
 	})
 }
 
-func open(tb testing.TB, opts ...Option) *Backend {
-	tb.Helper()
-	b, err := New(opts...)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return b
-}
-
 // A caller is one goroutine's slices, as an adapter pools them.
 type caller struct {
 	key      benchKey
@@ -200,7 +191,7 @@ func BenchmarkRatio(b *testing.B) {
 	}
 	for _, o := range orders {
 		order := o.keys()
-		one, three := open(b, WithMaxKeys(4<<20)), open(b, WithMaxKeys(4<<20))
+		one, three := mustOpen(b, WithMaxKeys(4<<20)), mustOpen(b, WithMaxKeys(4<<20))
 		if len(order) > 1<<10 {
 			fill(one, limits[0], 0, manyKeys)
 			for _, l := range limits {
@@ -227,7 +218,7 @@ func BenchmarkTakeAlgorithm(b *testing.B) {
 	for a := ratelimit.TokenBucket; a <= ratelimit.SlidingLog; a++ {
 		for _, rate := range []string{"10000/s", "1/h"} {
 			l := limit(b, "b", rate, a, 0)
-			backend := open(b)
+			backend := mustOpen(b)
 			b.Run(fmt.Sprintf("%v/%s/keys=1", a, rate), func(b *testing.B) {
 				run(b, make([]uint32, 1), l, func(c *caller) { c.take(backend, 1) })
 			})
@@ -239,7 +230,7 @@ func BenchmarkTakeAlgorithm(b *testing.B) {
 func BenchmarkTakeNewKeys(b *testing.B) {
 	for _, maxKeys := range []int{1 << 16, 1 << 20} {
 		l := limit(b, "b", "100/h", ratelimit.TokenBucket, 0)
-		backend := open(b, WithMaxKeys(maxKeys))
+		backend := mustOpen(b, WithMaxKeys(maxKeys))
 		fill(backend, l, 0, uint32(maxKeys))
 		b.Run(fmt.Sprintf("bound=%d", maxKeys), func(b *testing.B) {
 			b.ReportAllocs()
@@ -270,7 +261,7 @@ func BenchmarkMemory(b *testing.B) {
 		clock := newHand()
 		l := limit(b, "b", "10/s", ratelimit.TokenBucket, 0)
 		before := heap()
-		backend := open(b, WithClock(clock.now))
+		backend := mustOpen(b, WithClock(clock.now))
 		worst, slowest := 0.0, time.Duration(0)
 		const million = 1_000_000
 		for n := uint32(0); n < million; n += 20_000 {
@@ -306,14 +297,11 @@ func BenchmarkMemory(b *testing.B) {
 // size, full, and copied.
 func BenchmarkGrow(b *testing.B) {
 	l := limit(b, "b", "100/d", ratelimit.TokenBucket, 0)
-	backend := open(b, WithMaxKeys(8192))
-	s := &backend.shards[0]
-	t := &s.tables[bucketKind]
-	full := open(b, WithMaxKeys(1<<20))
-	fill(full, l, 0, 1<<20)
-	t = &full.shards[0].tables[bucketKind]
-	b.ReportMetric(float64(t.used), "keys")
+	backend := mustOpen(b)
+	fill(backend, l, 0, defaultMaxKeys)
+	t := &backend.shards[0].tables[bucketKind]
 	for b.Loop() {
 		t.resize(t.slots(), 0)
 	}
+	b.ReportMetric(float64(t.used), "keys")
 }

@@ -190,7 +190,8 @@ func (t *table) resize(slots int, now int64) {
 			continue
 		}
 		to := max(next, t.home(from[pos]))
-		for to >= len(words)-t.stride {
+		// The last slot stays free, and one before it for the next key.
+		for to >= len(words)-2*t.stride {
 			words = append(words, make([]uint64, t.stride*spill)...)
 		}
 		copy(words[to:to+t.stride], from[pos:pos+t.stride])

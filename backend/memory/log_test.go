@@ -1,0 +1,127 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/protolimit/ratelimit"
+)
+
+// Past the bound of entries, a log merges its newest ones: it forgets nothing,
+// and is only ever too strict.
+func TestMaxLogEntriesMerges(t *testing.T) {
+	clock := newHand()
+	b := mustOpen(t, WithMaxKeys(31), WithMaxLogEntries(3), WithClock(clock.now))
+	l := limit(t, "b", "5/s", ratelimit.SlidingLog, 0)
+	for i := range 5 {
+		v := charge(t, b, l, "key", 1)
+		if !v.Allowed || v.Remaining != int64(4-i) {
+			t.Fatalf("charge %d: %+v, want it allowed", i, v)
+		}
+		clock.us += 100_000
+	}
+	if got := b.Stats(); got.LogEntries != 3 || got.Evictions != 0 {
+		t.Errorf("%+v, want 3 entries and no evictions", got)
+	}
+	// Granted at 0, 100, 200, 300 and 400 ms; the last three count as at 400.
+	for _, step := range []struct {
+		at        time.Duration
+		remaining int64
+	}{{999, 0}, {1000, 1}, {1100, 2}, {1399, 2}, {1400, 5}} {
+		clock.us = firstInstant + int64(step.at)*1000
+		if got := charge(t, b, l, "key", 0); got.Remaining != step.remaining {
+			t.Errorf("at %d ms: %+v, want %d remaining", step.at, got, step.remaining)
+		}
+	}
+	checkInvariants(t, b, 31, 3)
+}
+
+// A log that has no entry yet takes the place of an idle one, or else of the one
+// that is idle first.
+func TestMaxLogEntriesForgets(t *testing.T) {
+	clock := newHand()
+	b := mustOpen(t, WithMaxKeys(31), WithMaxLogEntries(3), WithClock(clock.now))
+	l := limit(t, "b", "5/s", ratelimit.SlidingLog, 0)
+	for i := range 4 {
+		charge(t, b, l, strconv.Itoa(i), 1)
+		clock.us += 100_000
+	}
+	for i, want := range []int64{5, 4, 4, 4} {
+		if got := charge(t, b, l, strconv.Itoa(i), 0); got.Remaining != want {
+			t.Errorf("key %d: %+v, want %d remaining", i, got, want)
+		}
+	}
+	if got := b.Stats(); got.Evictions != 1 || got.LogEntries != 3 {
+		t.Errorf("%+v, want 1 eviction", got)
+	}
+	clock.us += 10_000_000
+	for i := range 3 {
+		charge(t, b, l, fmt.Sprint("new", i), 1)
+	}
+	if got := b.Stats(); got.Evictions != 1 || got.LogEntries != 3 {
+		t.Errorf("%+v, want no more evictions", got)
+	}
+	checkInvariants(t, b, 31, 3)
+}
+
+// A receipt gives back once, to the log that it came from, and nothing when its
+// entry is another's.
+func TestLogReceipts(t *testing.T) {
+	clock := newHand()
+	b := mustOpen(t, WithMaxKeys(31), WithClock(clock.now))
+	l := limit(t, "b", "5/s", ratelimit.SlidingLog, 0)
+	giveBack := func(key string, r ratelimit.Receipt) {
+		t.Helper()
+		d := ratelimit.Delta{Limit: l, Key: []byte(key), Cost: 2, Units: -2, Receipt: r}
+		if err := b.Adjust(context.Background(), []ratelimit.Delta{d}); err != nil {
+			t.Fatal(err)
+		}
+		checkInvariants(t, b, 31, defaultMaxLogEntries)
+	}
+	remaining := func(key string, want int64) {
+		t.Helper()
+		if got := charge(t, b, l, key, 0); got.Remaining != want {
+			t.Errorf("%q: %+v, want %d remaining", key, got, want)
+		}
+	}
+	first := charge(t, b, l, "key", 2).Receipt
+	other := charge(t, b, l, "other", 2).Receipt
+	giveBack("key", other)
+	giveBack("none", other)
+	remaining("key", 3)
+	remaining("other", 3)
+	giveBack("key", first)
+	remaining("key", 5)
+	second := charge(t, b, l, "key", 2).Receipt // in the place of the first
+	giveBack("key", first)
+	remaining("key", 3)
+	clock.us += 1_000_000
+	charge(t, b, l, "key", 2)
+	giveBack("key", second)
+	remaining("key", 3)
+	giveBack("other", other)
+	remaining("other", 5)
+}
+
+// The memory of entries goes with the last of them.
+func TestSlabIsGivenBack(t *testing.T) {
+	clock := newHand()
+	b := mustOpen(t, WithMaxKeys(31), WithClock(clock.now))
+	l := limit(t, "b", "10000/s", ratelimit.SlidingLog, 0)
+	empty := b.Stats().Bytes
+	for range 10_000 {
+		charge(t, b, l, "key", 1)
+	}
+	if got := b.Stats(); got.LogEntries != 10_000 || got.Bytes < empty+10_000*32 {
+		t.Errorf("%+v, want 10000 entries of 32 bytes", got)
+	}
+	clock.us += 1_000_000
+	charge(t, b, l, "key", 1)
+	if got := b.Stats(); got.LogEntries != 1 || got.Bytes > empty+20_000 {
+		t.Errorf("%+v, want 1 entry", got)
+	}
+	checkInvariants(t, b, 31, defaultMaxLogEntries)
+}
