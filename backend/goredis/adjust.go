@@ -25,7 +25,7 @@ func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 	}
 	groups, err := b.group(ctx, deltas)
 	if err != nil {
-		return classify(err)
+		return unrouted(ctx, err)
 	}
 	done := make(chan error, len(groups))
 	for at, c := range groups {

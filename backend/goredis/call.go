@@ -49,7 +49,7 @@ func (c *call) take(ctx context.Context, charges []ratelimit.Charge, verdicts []
 	for i := range charges {
 		if err := c.add(ctx, &charges[i]); err != nil {
 			c.drop(0)
-			return classify(err)
+			return unrouted(ctx, err)
 		}
 	}
 	for i, r := range c.requests {
@@ -133,6 +133,7 @@ func (c *call) awaitOne(ctx context.Context, timer *time.Timer, r *request, hurr
 			return fmt.Errorf("goredis: %w", context.Cause(ctx))
 		}
 	case <-timer.C:
+		timer.Reset(0) // it stays over for the cancel
 		if r.leave() {
 			return outage(errLate)
 		}

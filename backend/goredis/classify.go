@@ -1,6 +1,7 @@
 package goredis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,6 +57,15 @@ func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = bug(fmt.Errorf("panic: %v", p))
 	}
+}
+
+// unrouted returns the error for charges of which it is not known where to send
+// them: that of the caller, if it has left.
+func unrouted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("goredis: %w", context.Cause(ctx))
+	}
+	return classify(err)
 }
 
 // isNoScript tells whether a server lacks the script that it was asked for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -11,7 +12,7 @@ import (
 // A topology says which server has a key.
 type topology interface {
 	// route returns the server of a key and its slot: keys of one slot may share
-	// a script. It may dial; it returns by the end of ctx, or when closed.
+	// a script. It may dial, and returns within the budget and by the end of ctx.
 	route(ctx context.Context, key string) (*server, int, error)
 	// crossed is told that keys of one slot were refused as being of several. It
 	// returns whether they would be split now.
@@ -45,6 +46,7 @@ type cluster struct {
 	known  atomic.Bool // the client has the slots of the cluster
 
 	mu      sync.Mutex
+	attempt *attempt // under way to learn them
 	servers map[*redis.Client]*server
 }
 
@@ -63,32 +65,60 @@ func (c *cluster) route(ctx context.Context, key string) (*server, int, error) {
 	return s, slotOf(key), nil
 }
 
-// master returns the client of the master that has a key. As long as the slots
-// are not known the client dials, and not under ctx: what it learns is for all.
+// master returns the client of the master that has a key.
 func (c *cluster) master(ctx context.Context, key string) (*redis.Client, error) {
-	if c.known.Load() {
-		return c.client.MasterForKey(ctx, key)
-	}
-	type answer struct {
-		master *redis.Client
-		err    error
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		dial, cancel := context.WithTimeout(context.Background(), c.config.patience)
-		defer cancel()
-		master, err := c.client.MasterForKey(dial, key)
-		if err == nil {
-			c.known.Store(true)
+	if !c.known.Load() {
+		a := c.learn()
+		timer := time.NewTimer(c.config.budget)
+		defer timer.Stop()
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-timer.C:
+			return nil, errLate
 		}
-		answers <- answer{master, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.master, a.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+		if a.err != nil {
+			return nil, a.err
+		}
 	}
+	return c.client.MasterForKey(ctx, key)
+}
+
+// An attempt is one to learn who has the slots, for all who wait for it.
+type attempt struct {
+	done chan struct{} // closed at its end
+	err  error
+}
+
+// learn returns the attempt under way, or begins one. It dials, and not under a
+// caller's context: what is learnt is for all.
+func (c *cluster) learn() *attempt {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.attempt != nil {
+		return c.attempt
+	}
+	a := &attempt{done: make(chan struct{})}
+	c.attempt = a
+	go func() {
+		a.err = c.load()
+		c.mu.Lock()
+		c.attempt = nil
+		c.mu.Unlock()
+		c.known.Store(a.err == nil)
+		close(a.done)
+	}()
+	return a
+}
+
+// load has the client load the slots of the cluster.
+func (c *cluster) load() (err error) {
+	defer recovered(&err)
+	ctx, cancel := context.WithTimeout(context.Background(), c.config.patience)
+	defer cancel()
+	_, err = c.client.MasterForKey(ctx, "any")
+	return err
 }
 
 func (c *cluster) crossed() bool { return false }
