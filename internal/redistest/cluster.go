@@ -189,7 +189,7 @@ func (s *Server) inTouch() error {
 	if err != nil {
 		return err
 	}
-	link, err := infoField(client, "replication", "master_link_status")
+	link, err := infoField(context.Background(), client, "replication", "master_link_status")
 	if err == nil && link == "down" {
 		return fmt.Errorf("replica %s has no link to its master", s.Addr)
 	}

@@ -131,8 +131,10 @@ func (s *Server) start(ready func(*redis.Client) error, args ...string) error {
 			return err
 		}
 		_ = conn.Close() // nothing was sent
-		// Whoever answers may be another server.
-		pid, err := infoField(client, "server", "process_id")
+		// Whoever answers may be another server, or does not even answer.
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		pid, err := infoField(ctx, client, "server", "process_id")
 		if err != nil {
 			return err
 		}
@@ -157,7 +159,7 @@ func (s *Server) start(ready func(*redis.Client) error, args ...string) error {
 
 // loaded has no error when the server has its data in memory.
 func loaded(c *redis.Client) error {
-	loading, err := infoField(c, "persistence", "loading")
+	loading, err := infoField(context.Background(), c, "persistence", "loading")
 	if err == nil && loading == "1" {
 		return errors.New("it is loading")
 	}
@@ -168,13 +170,14 @@ func loaded(c *redis.Client) error {
 // repeating commands, and waits long.
 func (s *Server) newClient() *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr:            s.Addr,
-		Password:        s.password,
-		DB:              s.db,
-		Protocol:        2,
-		MaxRetries:      -1,
-		DialerRetries:   1,
-		DisableIdentity: true,
+		Addr:                  s.Addr,
+		Password:              s.password,
+		DB:                    s.db,
+		Protocol:              2,
+		MaxRetries:            -1,
+		DialerRetries:         1,
+		ContextTimeoutEnabled: true,
+		DisableIdentity:       true,
 		MaintNotificationsConfig: &maintnotifications.Config{
 			Mode: maintnotifications.ModeDisabled,
 		},
@@ -245,7 +248,7 @@ func (s *Server) Do(args ...any) any {
 // Info returns a field of a section of INFO, "" if there is none.
 func (s *Server) Info(section, field string) string {
 	s.tb.Helper()
-	value, err := infoField(s.Client(), section, field)
+	value, err := infoField(context.Background(), s.Client(), section, field)
 	if err != nil {
 		s.tb.Fatalf("redistest: server %s: INFO %s: %v", s.Addr, section, err)
 	}
@@ -263,8 +266,8 @@ func (s *Server) PID() int {
 }
 
 // infoField returns a field of a section of INFO.
-func infoField(c *redis.Client, section, field string) (string, error) {
-	info, err := c.Info(context.Background(), section).Result()
+func infoField(ctx context.Context, c *redis.Client, section, field string) (string, error) {
+	info, err := c.Info(ctx, section).Result()
 	if err != nil {
 		return "", err
 	}
