@@ -22,8 +22,16 @@ const (
 	growth        = "second million ÷ first"
 )
 
-// collections is how many forced collections a figure is the least of.
-const collections = 3
+// The figure of a collection is the least of those that begin within
+// collecting, and of leastCollections.
+const (
+	collecting       = 30 * time.Millisecond
+	leastCollections = 2
+)
+
+// rivalRounds is in how many rounds rivals are filled. What they take does not
+// change from round to round, and their collections take most of a run's time.
+const rivalRounds = 3
 
 // memoryUse fills each decider with keys: what they take, what a collection of
 // them costs, and how long the slowest of the inserts took.
@@ -47,13 +55,31 @@ func memoryUse() *harness.Experiment {
 				}},
 			}
 			for i := range rivals.All {
-				contenders = append(contenders, harness.Contender{Name: rivals.All[i].Name, Sample: func() ([]float64, error) {
+				contenders = append(contenders, rounds(rivalRounds, harness.Contender{Name: rivals.All[i].Name, Sample: func() ([]float64, error) {
 					return footprint(first, func() (*decider, error) { return newRival(&rivals.All[i], coldLimit) })
-				}})
+				}}))
 			}
 			return contenders, func() {}, nil
 		},
 	}
+}
+
+// rounds returns c as it is measured n times, and not again.
+func rounds(n int, c harness.Contender) harness.Contender {
+	var last []float64
+	taken := 0
+	return harness.Contender{Name: c.Name, Sample: func() (sample []float64, err error) {
+		taken++
+		if taken <= n {
+			last, err = c.Sample()
+			return last, err
+		}
+		none := make([]float64, len(last))
+		for i := range none {
+			none[i] = math.NaN()
+		}
+		return none, nil
+	}}
 }
 
 // footprint is a sample of memoryUse.
@@ -73,18 +99,23 @@ func footprint(first keys, open func() (*decider, error)) ([]float64, error) {
 	return sample, nil
 }
 
-// fill inserts all keys and returns how long the slowest took, with one look at
-// the clock. It errors if any of them is not there afterwards.
+// fill inserts all keys and returns how long the slowest took, of those during
+// which the operating system ran nothing else, with one look at the clock and at
+// that. It errors if any key is not there afterwards.
 func fill(d *decider, all keys) (slowest time.Duration, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	start := time.Now()
-	last := time.Duration(0)
+	last, lastCount := time.Duration(0), preemptions()
 	for i := range len(all) / keySize {
 		if err := d.insert(all.at(i)); err != nil {
 			return 0, err
 		}
-		now := time.Since(start)
-		slowest = max(slowest, now-last)
-		last = now
+		now, count := time.Since(start), preemptions()
+		if count == lastCount {
+			slowest = max(slowest, now-last)
+		}
+		last, lastCount = now, count
 	}
 	if want := len(all) / keySize; d.holds != nil && d.holds()%want != 0 {
 		return 0, fmt.Errorf("%d buckets are in use, want a multiple of %d", d.holds(), want)
@@ -104,8 +135,8 @@ func heap() int64 {
 
 // collect returns how many ms a forced collection takes.
 func collect() float64 {
-	least := time.Duration(math.MaxInt64)
-	for range collections {
+	least, begin := time.Duration(math.MaxInt64), time.Now()
+	for i := 0; i < leastCollections || time.Since(begin) < collecting; i++ {
 		start := time.Now()
 		runtime.GC()
 		least = min(least, time.Since(start))
@@ -175,20 +206,15 @@ func reuse() *harness.Experiment {
 	}
 }
 
-// rivalReuse measures a rival once.
+// rivalReuse is a rival in reuse.
 func rivalReuse(r *rivals.Rival, rest time.Duration, first, second keys) harness.Contender {
-	measured := false
-	return harness.Contender{Name: r.Name, Sample: func() ([]float64, error) {
-		if measured {
-			return []float64{math.NaN()}, nil
-		}
-		measured = true
-		l, wait := coldLimit, func() {}
-		if l.period = rest; r.Forgets {
-			wait = func() { time.Sleep(2*rest + rest/2) }
-		}
+	l, wait := coldLimit, func() {}
+	if l.period = rest; r.Forgets {
+		wait = func() { time.Sleep(2*rest + rest/2) }
+	}
+	return rounds(1, harness.Contender{Name: r.Name, Sample: func() ([]float64, error) {
 		return refill(first, second, wait, func() (*decider, error) { return newRival(r, l) })
-	}}
+	}})
 }
 
 // refill is a sample of reuse.
