@@ -138,7 +138,7 @@ func TestKilledBinary(t *testing.T) {
 	t.Parallel()
 	redistest.Require(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledBinary$")
-	cmd.Env = append(os.Environ(), "REDISTEST_CHILD=1")
+	cmd.Env = append(os.Environ(), "REDISTEST_CHILD=1", "TMPDIR="+t.TempDir())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,8 @@ var shared struct {
 // and Kill and its like fail. SCRIPT FLUSH and CLIENT PAUSE would be felt by
 // tests that run in parallel.
 //
-// A package that looks for leaked goroutines calls [Main] in its TestMain.
+// A package that shares has [Main] as its TestMain: without it a directory is
+// left, and a goroutine that a look for leaks finds.
 func Shared(tb TB) *Server {
 	tb.Helper()
 	Require(tb)
