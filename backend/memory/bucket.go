@@ -19,6 +19,7 @@ func (s *shard) bucketOf(a ask, now int64) bucket {
 	}
 	stored, at := unpackBucket(t.words[pos+1], t.words[pos+2], a.limit.Shift())
 	if now <= at {
+		// Later counts as now; a hot key is charged many times in one µs.
 		return bucket{pos, stored, stored, 0}
 	}
 	since := uint64(now - at)

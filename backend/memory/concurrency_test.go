@@ -93,8 +93,8 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 			b := mustOpen(t)
 			l := limit(t, "b", c.rate, c.algorithm, c.burst)
 			granted := storm(b, []*ratelimit.Limit{l, plenty}, cost, 300*time.Millisecond)
-			if len(granted) < 100 {
-				t.Fatalf("%d grants, want some", len(granted))
+			if len(granted) < 10 {
+				t.Fatalf("%d grants, want more", len(granted))
 			}
 			c.check(t, granted)
 			checkInvariants(t, b, defaultMaxKeys, defaultMaxLogEntries)

@@ -147,3 +147,26 @@ func TestIdleStateStillCountsForItsKey(t *testing.T) {
 		t.Errorf("%+v, want a refusal: at 10/h nothing has drained in two seconds", got)
 	}
 }
+
+// A few idle keys among many of one shard make room before others are forgotten.
+func TestEvictFindsIdleKeysHere(t *testing.T) {
+	const n = 2000
+	clock := newHand()
+	b := mustOpen(t, WithMaxKeys(31), WithClock(clock.now))
+	b.keys.left.Store(n - 1) // one shard for many keys
+	slow, fast := limit(t, "b", "100/h", ratelimit.TokenBucket, 0), limit(t, "c", "100/s", ratelimit.TokenBucket, 0)
+	for i := range n {
+		l := slow
+		if i%50 == 0 {
+			l = fast
+		}
+		charge(t, b, l, strconv.Itoa(i), 1)
+	}
+	clock.us += 10_000_000
+	for i := range n / 50 {
+		charge(t, b, slow, strconv.Itoa(n+i), 1)
+	}
+	if stats := b.Stats(); stats.Keys != n || stats.Evictions != 0 {
+		t.Errorf("%+v, want %d keys and no eviction", stats, n)
+	}
+}

@@ -125,3 +125,37 @@ func TestSlabIsGivenBack(t *testing.T) {
 	}
 	checkInvariants(t, b, 31, defaultMaxLogEntries)
 }
+
+// Making room for an entry does not free the log that it is for, which was idle
+// under the shorter window of before.
+func TestMaxLogEntriesKeepsItsOwn(t *testing.T) {
+	clock := newHand()
+	b := mustOpen(t, WithMaxKeys(31), WithMaxLogEntries(3), WithClock(clock.now))
+	for range 3 {
+		charge(t, b, limit(t, "b", "5/s", ratelimit.SlidingLog, 0), "key", 1)
+	}
+	clock.us += 2_000_000
+	got := charge(t, b, limit(t, "b", "5/h", ratelimit.SlidingLog, 0), "key", 1)
+	if !got.Allowed || got.Remaining != 1 {
+		t.Errorf("%+v, want it allowed with 1 remaining", got)
+	}
+	checkInvariants(t, b, 31, 3)
+}
+
+// The entries of idle logs are free again when their table grows.
+func TestIdleLogsAreFreed(t *testing.T) {
+	const keys = 1 << 20
+	clock := newHand()
+	b := mustOpen(t, WithMaxKeys(31), WithClock(clock.now))
+	b.keys.left.Store(keys - 1) // one shard for many keys
+	slow, fast := limit(t, "b", "5/h", ratelimit.SlidingLog, 0), limit(t, "c", "5/s", ratelimit.SlidingLog, 0)
+	for i := range 10_000 {
+		l := slow
+		if i%50 == 0 {
+			l = fast
+		}
+		charge(t, b, l, strconv.Itoa(i), 1)
+		clock.us += 3_000
+	}
+	checkInvariants(t, b, keys, defaultMaxLogEntries)
+}

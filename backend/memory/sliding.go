@@ -69,7 +69,7 @@ func (w *window) passesAfter(room uint64) uint64 {
 		return w.left() - mulDiv(room-w.current, length, w.previous)
 	}
 	// This window has to become the previous one, and to slide out.
-	return w.left() + less(length, mulDiv(room, length, w.current))
+	return w.left() + length - mulDiv(room, length, w.current)
 }
 
 // adjustSliding applies d.

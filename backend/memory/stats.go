@@ -46,7 +46,5 @@ func (s *shard) addStats(total *Stats, c *clock) {
 func (s *shard) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keys.give(s.used() - 1)
-	s.slab.pool.give(s.slab.used - 1)
 	s.init(s.tables[bucketKind].skip, s.peers, s.keys, s.slab.pool)
 }
