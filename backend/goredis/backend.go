@@ -2,8 +2,8 @@ package goredis
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -17,17 +17,47 @@ type Backend struct {
 	topology topology
 	closed   atomic.Bool
 	timers   timerPool
-	refusals *refusals      // nil with a clock of a test's, under which they would differ
-	behind   sync.WaitGroup // what goes on after its call has returned
+	refusals *refusals             // nil with a clock of a test's, under which they would differ
+	behind   *behind               // what goes on after its call has returned
+	owned    redis.UniversalClient // what Close closes; nil for a caller's client
 }
 
-// New returns a Backend that decides through client.
+// New returns a Backend that decides through client, a *redis.Client, of
+// [redis.NewFailoverClient] too, or a *redis.ClusterClient. It neither changes
+// the client nor dials, and Close does not close it.
+//
+// It refuses settings with which decisions would not come back after an outage,
+// or would be made on replicas, all of them in one error. Those that only make
+// an outage longer, the defaults of go-redis among them, it accepts with a
+// warning; [NewClient] has better ones.
 func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
 	c, err := newConfig(opts)
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{config: *c}
+	if c.client.named {
+		return nil, errors.New("goredis: New: WithTLSConfig and WithCredentials are for NewClient and Open: New changes no client")
+	}
+	b, err := newBackend(client, c)
+	if err != nil {
+		return nil, fmt.Errorf("goredis: New: %w", err)
+	}
+	return b, nil
+}
+
+func newBackend(client redis.UniversalClient, c *config) (*Backend, error) {
+	judged, err := judgeClient(client, c.budget)
+	if err == nil {
+		err = refuse(judged.broken)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(judged.slow) > 0 {
+		c.logger.Warn("goredis: settings of the client make an outage longer; goredis.NewClient has better ones",
+			"settings", joinFaults(judged.slow))
+	}
+	b := &Backend{config: *c, behind: newBehind()}
 	if c.clock == nil {
 		b.refusals = newRefusals()
 	}
@@ -36,8 +66,6 @@ func New(client redis.UniversalClient, opts ...Option) (*Backend, error) {
 		b.topology = &single{server: newServer(client, nil, c)}
 	case *redis.ClusterClient:
 		b.topology = &cluster{client: client, config: c, servers: map[*redis.Client]*server{}}
-	default:
-		return nil, fmt.Errorf("goredis: New: client is a %T, want a *redis.Client or *redis.ClusterClient", client)
 	}
 	return b, nil
 }
@@ -82,10 +110,18 @@ func (b *Backend) ask(ctx context.Context, charges []ratelimit.Charge, verdicts 
 }
 
 // Close implements [ratelimit.Backend]. It waits for charges that are being
-// given back.
+// given back, and closes the client if it is of [Open].
 func (b *Backend) Close() error {
-	b.closed.Store(true)
-	b.behind.Wait()
+	if b.closed.Swap(true) {
+		return nil
+	}
+	b.behind.close()
+	if b.owned == nil {
+		return nil
+	}
+	if err := b.owned.Close(); err != nil {
+		return fmt.Errorf("goredis: Close: %w", err)
+	}
 	return nil
 }
 

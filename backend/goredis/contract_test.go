@@ -24,15 +24,22 @@ func opener(client redis.UniversalClient) backendtest.Open {
 	}
 }
 
+// newClient returns a client that is closed with the test.
+func newClient(t *testing.T, url string) redis.UniversalClient {
+	t.Helper()
+	client, err := goredis.NewClient(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return closing(t, client)
+}
+
 func TestContract(t *testing.T) {
-	backendtest.Run(t, opener(redistest.Shared(t).Client()),
+	backendtest.Run(t, opener(newClient(t, redistest.Shared(t).URL())),
 		backendtest.WithGrants(10_000), backendtest.WithTraces(200), backendtest.WithUnorderedClock())
 }
 
 func TestContractOnCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
-	t.Cleanup(func() { _ = client.Close() })
-	backendtest.Run(t, opener(client),
+	backendtest.Run(t, opener(newClient(t, redistest.StartCluster(t).URL())),
 		backendtest.WithGrants(10_000), backendtest.WithTraces(200), backendtest.WithUnorderedClock(), backendtest.WithSplitCalls())
 }

@@ -1,12 +1,14 @@
 package goredis
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 )
 
-// An Option changes a default of [New].
+// An Option changes a default of [New] and [Open].
 type Option interface{ apply(*config) error }
 
 type optionFunc func(*config) error
@@ -19,10 +21,15 @@ type config struct {
 	patience  time.Duration
 	queue     int
 	clock     func() time.Time
+	logger    *slog.Logger
+	client    clientConfig
 }
 
 func newConfig(opts []Option) (*config, error) {
-	c := &config{namespace: "rl", budget: 10 * time.Millisecond, queue: 10_000}
+	c := &config{
+		namespace: "rl", budget: 10 * time.Millisecond, queue: 10_000,
+		logger: slog.Default(),
+	}
 	for _, o := range opts {
 		if err := o.apply(c); err != nil {
 			return nil, err
@@ -65,6 +72,18 @@ func WithQueue(n int) Option {
 			return fmt.Errorf("goredis: WithQueue: n is %d, want 1 or more", n)
 		}
 		c.queue = n
+		return nil
+	})
+}
+
+// WithLogger sets where warnings go, such as those about the client's
+// settings. The default is [slog.Default].
+func WithLogger(logger *slog.Logger) Option {
+	return optionFunc(func(c *config) error {
+		if logger == nil {
+			return errors.New("goredis: WithLogger: logger is nil")
+		}
+		c.logger = logger
 		return nil
 	})
 }
