@@ -1,0 +1,142 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/internal/redistest"
+)
+
+func testReset(t *testing.T, url string) {
+	b := opened(t, url)
+	buckets := []*ratelimit.Limit{limit(t, "first", 1, time.Hour), limit(t, "second", 1, time.Hour), limit(t, "never used", 1, time.Hour)}
+	alice, bob := Key(Text("alice")), Key(Text("bob"))
+	for _, l := range buckets[:2] {
+		for _, key := range [][]byte{alice, bob} {
+			took(t, b, l, key)
+			if took(t, b, l, key).Allowed {
+				t.Fatalf("%s of %q: want the second call refused", l.Bucket(), key)
+			}
+		}
+	}
+	n, err := b.Reset(t.Context(), alice, buckets...)
+	if n != 2 || err != nil {
+		t.Errorf("Reset: got %d, %v, want 2", n, err)
+	}
+	for _, l := range buckets[:2] {
+		if !took(t, b, l, alice).Allowed {
+			t.Errorf("%s of alice after the reset: refused", l.Bucket())
+		}
+		if took(t, b, l, bob).Allowed {
+			t.Errorf("%s of bob after alice's reset: allowed", l.Bucket())
+		}
+	}
+	took(t, b, buckets[0], nil)
+	if n, err := b.Reset(t.Context(), Key(), buckets[0]); n != 1 || err != nil {
+		t.Errorf("Reset of a rule without key parts: got %d, %v, want 1", n, err)
+	}
+}
+
+func TestReset(t *testing.T)          { testReset(t, redistest.Shared(t).URL()) }
+func TestResetOnCluster(t *testing.T) { testReset(t, redistest.StartCluster(t).URL()) }
+
+func TestResetWhenNobodyAnswers(t *testing.T) {
+	s := redistest.Start(t)
+	b := opened(t, s.URL())
+	l := limit(t, "b", 1, time.Hour)
+	s.Pause()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Reset(ctx, nil, l); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a caller that left: got %v, want its cause", err)
+	}
+	s.Resume()
+	s.Kill()
+	if _, err := b.Reset(t.Context(), nil, l); !errors.Is(err, ratelimit.ErrUnavailable) || errors.Is(err, ratelimit.ErrBackendBug) {
+		t.Errorf("without a server: got %v, want an outage", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if _, err := b.Reset(t.Context(), nil, l); !errors.Is(err, ratelimit.ErrUnavailable) {
+		t.Errorf("after Close: got %v, want an outage", err)
+	}
+}
+
+// A recorder keeps the keys that it is asked for.
+type recorder struct {
+	ratelimit.Backend
+	keys [][]byte
+}
+
+func (r *recorder) Take(_ context.Context, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
+	for i := range charges {
+		r.keys = append(r.keys, append([]byte{}, charges[i].Key...))
+		verdicts[i] = ratelimit.Verdict{Allowed: true}
+	}
+	return nil
+}
+
+// headers are those of a call.
+type headers map[string][]string
+
+func (headers) Peer(context.Context) (netip.Addr, bool) {
+	return netip.MustParseAddr("2001:db8:0:1:2:3:4:5"), true
+}
+func (h headers) Values(_ context.Context, name string) []string { return h[name] }
+
+// Key makes the keys that a limiter makes.
+func TestKeyIsTheLimiters(t *testing.T) {
+	long := strings.Repeat("l", 129)
+	var rules []ratelimit.Rule
+	want := [][]byte{}
+	for _, test := range []struct {
+		source string
+		part   Part
+	}{
+		{"principal", Text("alice")}, {"attr:long", Text(long)}, {"attr:none", Missing()},
+		{"metadata:x-key", Header("secret", "other")}, {"ip", IP(netip.MustParsePrefix("2001:db8:0:1::/64"))},
+	} {
+		part, err := ratelimit.ParseKeyPart(test.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, ratelimit.Rule{
+			Name: "r" + strings.Map(letters, test.source), Rate: ratelimit.Rate{Count: 1, Window: time.Second}, Key: []ratelimit.KeyPart{part},
+		})
+		want = append(want, Key(test.part))
+	}
+	r := &recorder{}
+	text := func(s string, ok bool) func(context.Context) (string, bool) {
+		return func(context.Context) (string, bool) { return s, ok }
+	}
+	limiter, err := ratelimit.New(ratelimit.Table{{Name: "/a.B/C", Rules: rules}}, r,
+		ratelimit.WithPrincipal(text("alice", true)), ratelimit.WithAttr("long", text(long, true)), ratelimit.WithAttr("none", text("", false)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := &ratelimit.Call{Method: "/a.B/C", Transport: headers{"x-key": {"secret", "other"}}}
+	if err := limiter.Decide(t.Context(), call).Done(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.keys) != len(want) {
+		t.Fatalf("%d charges, want %d", len(r.keys), len(want))
+	}
+	for i, key := range r.keys {
+		if string(key) != string(want[i]) {
+			t.Errorf("key of %v: got %q, the limiter's is %q", rules[i].Key, want[i], key)
+		}
+	}
+}
+
+func letters(r rune) rune {
+	if r < 'a' || r > 'z' {
+		return -1
+	}
+	return r
+}
