@@ -19,6 +19,7 @@ type Backend struct {
 	timers   timerPool
 	refusals *refusals             // nil with a clock of a test's, under which they would differ
 	behind   *behind               // what goes on after its call has returned
+	fleet    fleet                 // the other instances
 	owned    redis.UniversalClient // what Close closes; nil for a caller's client
 }
 
@@ -58,6 +59,7 @@ func newBackend(client redis.UniversalClient, c *config) (*Backend, error) {
 			"settings", joinFaults(judged.slow))
 	}
 	b := &Backend{config: *c, behind: newBehind()}
+	c.greet = b.greet
 	if c.clock == nil {
 		b.refusals = newRefusals()
 	}
@@ -125,4 +127,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-var _ ratelimit.Backend = (*Backend)(nil)
+var (
+	_ ratelimit.Backend = (*Backend)(nil)
+	_ ratelimit.Counter = (*Backend)(nil)
+)

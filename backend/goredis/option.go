@@ -22,13 +22,15 @@ type config struct {
 	queue     int
 	clock     func() time.Time
 	logger    *slog.Logger
+	heartbeat time.Duration
 	client    clientConfig
+	greet     func(*server) // called with a server that answers for the first time
 }
 
 func newConfig(opts []Option) (*config, error) {
 	c := &config{
 		namespace: "rl", budget: 10 * time.Millisecond, queue: 10_000,
-		logger: slog.Default(),
+		logger: slog.Default(), heartbeat: heartbeatEvery,
 	}
 	for _, o := range opts {
 		if err := o.apply(c); err != nil {
@@ -76,8 +78,9 @@ func WithQueue(n int) Option {
 	})
 }
 
-// WithLogger sets where warnings go, such as those about the client's
-// settings. The default is [slog.Default].
+// WithLogger sets where warnings go: about the client's settings, from New, and
+// about what the servers are found to be when they first answer. The default is
+// [slog.Default].
 func WithLogger(logger *slog.Logger) Option {
 	return optionFunc(func(c *config) error {
 		if logger == nil {

@@ -20,6 +20,7 @@ type server struct {
 	clock    func() time.Time // nil for the server's own
 	moved    router           // follows redirects; nil where there are none
 	batches  sync.Pool        // of *batch
+	greeting greeting
 }
 
 // A processor sends commands, as redis.Client and redis.ClusterClient do.
@@ -42,6 +43,7 @@ const (
 
 func newServer(client processor, moved router, c *config) *server {
 	s := &server{client: client, moved: moved, patience: c.patience, clock: c.clock}
+	s.greeting.greet = c.greet
 	s.combiner = combiner{send: s.decide, flights: flightsPerServer, most: requestsPerBatch, room: c.queue}
 	s.batches.New = func() any { return &batch{} }
 	return s
@@ -128,6 +130,7 @@ func (s *server) finish(ctx context.Context, b *batch, cmd command) {
 		err = client.Process(ctx, cmd)
 	}
 	if isNoScript(err) {
+		s.greeting.again()
 		cmd = command{redis.NewCmd(ctx, b.arguments(takeScript, true, s.now())...)}
 		err = client.Process(ctx, cmd)
 	}
@@ -143,10 +146,14 @@ func (s *server) finish(ctx context.Context, b *batch, cmd command) {
 	}
 }
 
-// noticed has the router look where keys are now if an error may mean that they
-// have a new master: the server's own client would not, and the router by itself
-// does every ten seconds.
+// noticed has the server met when it first answers, and has the router look
+// where keys are now if an error may mean that they have a new master: the
+// server's own client would not, and the router by itself does every ten
+// seconds.
 func (s *server) noticed(ctx context.Context, err error) {
+	if err == nil {
+		s.greeting.answered(s)
+	}
 	if s.moved != nil && isLost(err) {
 		s.moved.ReloadState(ctx)
 	}

@@ -2,6 +2,7 @@ package goredis
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,8 @@ type topology interface {
 	// crossed is told that keys of one slot were refused as being of several. It
 	// returns whether they would be split now.
 	crossed() bool
+	// keyOf returns a key that a server has, of the form head, a number, tail.
+	keyOf(ctx context.Context, client *redis.Client, head, tail string) (string, bool)
 }
 
 // single is one server. It has no slots, until it turns out to be a cluster
@@ -36,6 +39,10 @@ func (s *single) route(_ context.Context, key string) (*server, int, error) {
 func (s *single) crossed() bool {
 	s.split.Store(true)
 	return true
+}
+
+func (s *single) keyOf(_ context.Context, _ *redis.Client, head, tail string) (string, bool) {
+	return head + "0" + tail, true
 }
 
 // cluster is a Redis Cluster: a combiner for each master, so that a silent one
@@ -122,3 +129,16 @@ func (c *cluster) load() (err error) {
 }
 
 func (c *cluster) crossed() bool { return false }
+
+// keyOf tries numbers: a master has a fair part of the slots, or few.
+func (c *cluster) keyOf(ctx context.Context, client *redis.Client, head, tail string) (string, bool) {
+	for i := range slots {
+		key := head + strconv.Itoa(i) + tail
+		if master, err := c.client.MasterForKey(ctx, key); err != nil {
+			break
+		} else if master == client {
+			return key, true
+		}
+	}
+	return "", false
+}
