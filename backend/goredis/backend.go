@@ -129,5 +129,6 @@ func (b *Backend) Close() error {
 
 var (
 	_ ratelimit.Backend = (*Backend)(nil)
+	_ ratelimit.Sharder = (*Backend)(nil)
 	_ ratelimit.Counter = (*Backend)(nil)
 )

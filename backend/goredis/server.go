@@ -14,6 +14,7 @@ import (
 // decisions, and how a batch is sent.
 type server struct {
 	combiner
+	name   string // of the shard
 	client processor
 	// patience bounds how long a batch may be under way; callers wait less.
 	patience time.Duration

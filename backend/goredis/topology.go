@@ -55,6 +55,7 @@ type cluster struct {
 	mu      sync.Mutex
 	attempt *attempt // under way to learn them
 	servers map[*redis.Client]*server
+	at      [slots]atomic.Pointer[server] // who had a slot last
 }
 
 func (c *cluster) route(ctx context.Context, key string) (*server, int, error) {
@@ -62,14 +63,19 @@ func (c *cluster) route(ctx context.Context, key string) (*server, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	slot := slotOf(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.servers[master]
 	if s == nil {
 		s = newServer(master, c.client, c.config)
+		s.name = master.Options().Addr
 		c.servers[master] = s
 	}
-	return s, slotOf(key), nil
+	if c.at[slot].Load() != s {
+		c.at[slot].Store(s)
+	}
+	return s, slot, nil
 }
 
 // master returns the client of the master that has a key.
