@@ -65,7 +65,7 @@ func newBackend(client redis.UniversalClient, c *config) (*Backend, error) {
 	}
 	switch client := client.(type) {
 	case *redis.Client:
-		b.topology = &single{server: newServer(client, nil, c)}
+		b.topology = &single{server: newServer(client, nil, c), logger: c.logger}
 	case *redis.ClusterClient:
 		b.topology = &cluster{client: client, config: c, servers: map[*redis.Client]*server{}}
 	}

@@ -39,8 +39,7 @@ func classify(err error) error {
 	if err == nil || errors.Is(err, ratelimit.ErrUnavailable) {
 		return err
 	}
-	var answer redis.Error // what a server said, unlike the client's own errors
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[redis.Error](err); ok { // what a server said, unlike the client's own errors
 		for _, o := range outages {
 			if strings.HasPrefix(answer.Error(), o) {
 				return outage(err)
@@ -53,7 +52,7 @@ func classify(err error) error {
 
 // recovered, deferred, makes an error of a panic: a hook of the client would end
 // the process, since it runs on a goroutine that nobody else recovers.
-func recovered(err *error) {
+func recovered(err *error) { //nolint:gocritic // it sets the result of who defers it
 	if p := recover(); p != nil {
 		*err = bug(fmt.Errorf("panic: %v", p))
 	}

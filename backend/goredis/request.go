@@ -23,6 +23,7 @@ type bucket struct {
 type request struct {
 	buckets []bucket
 	slot    int   // of a cluster; all buckets are on it
+	large   bool  // whether its products are, so that buckets.lua left it undecided
 	granted bool  // whether all buckets were charged
 	err     error // why nothing was decided
 
@@ -34,7 +35,7 @@ var requests = sync.Pool{New: func() any { return &request{done: make(chan struc
 
 func newRequest() *request {
 	r := requests.Get().(*request)
-	r.buckets, r.granted, r.err = r.buckets[:0], false, nil
+	r.buckets, r.large, r.granted, r.err = r.buckets[:0], false, false, nil
 	r.left.Store(false)
 	return r
 }

@@ -12,6 +12,9 @@ var commonSource string
 //go:embed lua/log.lua
 var logSource string
 
+//go:embed lua/buckets.lua
+var bucketsSource string
+
 //go:embed lua/take.lua
 var takeSource string
 
@@ -19,17 +22,22 @@ var takeSource string
 var adjustSource string
 
 // Scripts are sent by hash (EVALSHA), and in full only to a server that lacks
-// them.
+// them. bucketsScript decides what nearly all calls are, takeScript every call.
 var (
-	takeScript   = newScript(takeSource)
-	adjustScript = newScript(adjustSource)
+	bucketsScript = newScript(bucketsSource)
+	takeScript    = newScript(library() + takeSource)
+	adjustScript  = newScript(library() + adjustSource)
 )
+
+// library is what stands before scripts for all algorithms.
+func library() string {
+	return commonSource + "local function log_functions()\n" + logSource + "end\n"
+}
 
 // A script is the source of one script and its hash.
 type script struct{ source, hash string }
 
 func newScript(source string) *script {
-	source = commonSource + logSource + source
 	return &script{source: source, hash: redis.NewScript(source).Hash()}
 }
 

@@ -46,77 +46,98 @@ func newServer(client processor, moved router, c *config) *server {
 	s := &server{client: client, moved: moved, patience: c.patience, clock: c.clock}
 	s.greeting.greet = c.greet
 	s.combiner = combiner{send: s.decide, flights: flightsPerServer, most: requestsPerBatch, room: c.queue}
-	s.batches.New = func() any { return &batch{} }
+	s.batches.New = func() any { return newBatch() }
 	return s
 }
 
-// decide sends requests, those of each slot by one call of the script, and
-// answers them.
+// decide sends requests, those of each slot by one call of a script, and answers
+// them. What buckets.lua left undecided, and so uncharged, goes to take.lua.
 func (s *server) decide(requests []*request) {
-	bySlot := s.split(requests)
-	if err := s.ask(bySlot); err != nil {
-		for _, b := range bySlot {
+	batches := s.split(requests)
+	s.ask(batches)
+	var large []*request
+	for _, r := range requests {
+		if r.large {
+			large = append(large, r)
+		}
+	}
+	if len(large) > 0 {
+		again := s.split(large)
+		s.ask(again)
+		batches = append(batches, again...)
+	}
+	for _, b := range batches {
+		s.put(b)
+	}
+	for _, r := range requests {
+		r.answered()
+	}
+}
+
+func (s *server) put(b *batch) {
+	b.reset()
+	s.batches.Put(b)
+}
+
+// ask runs batches, each request of which then has its answer or an error.
+func (s *server) ask(batches []*batch) {
+	if len(batches) == 0 {
+		return
+	}
+	if err := s.run(batches); err != nil {
+		for _, b := range batches {
 			b.fail(err)
 		}
 	}
-	for _, b := range bySlot {
-		for _, r := range b.requests {
-			r.answered()
-		}
-		b.reset()
-		s.batches.Put(b)
-	}
 }
 
-// ask runs batches, each request of which then has its answer, or returns an
-// error for all of them.
-func (s *server) ask(batches []*batch) (err error) {
-	defer recovered(&err)
-	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
-	defer cancel()
-	if len(batches) == 1 {
-		s.run(ctx, batches[0])
-	} else {
-		s.runAll(ctx, batches)
-	}
-	return nil
-}
-
-// split puts requests into batches, one for each slot.
+// split puts requests into batches, at least one for each slot and script.
 func (s *server) split(requests []*request) []*batch {
 	var batches []*batch
-	at := map[int]*batch{}
 	for _, r := range requests {
-		b := at[r.slot]
-		if b == nil {
-			b = s.batches.Get().(*batch)
-			at[r.slot] = b
+		script := r.script()
+		i := len(batches) - 1
+		for i >= 0 && (batches[i].slot != r.slot || batches[i].script != script || batches[i].buckets+len(r.buckets) > maxBuckets) {
+			i--
+		}
+		if i < 0 {
+			b := s.batches.Get().(*batch)
+			b.slot, b.script = r.slot, script
+			i = len(batches)
 			batches = append(batches, b)
 		}
-		b.add(r)
+		batches[i].add(r)
 	}
 	return batches
 }
 
-// run decides one batch.
-func (s *server) run(ctx context.Context, b *batch) {
-	cmd := command{redis.NewCmd(ctx, b.arguments(takeScript, false, s.now())...)}
-	_ = s.client.Process(ctx, cmd)
-	s.finish(ctx, b, cmd)
-}
-
-// runAll decides batches of several slots in one round trip.
-func (s *server) runAll(ctx context.Context, batches []*batch) {
+// run sends batches in one round trip.
+func (s *server) run(batches []*batch) (err error) {
+	defer recovered(&err)
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+	defer cancel()
+	if len(batches) == 1 {
+		cmd := s.command(ctx, batches[0], false)
+		_ = s.client.Process(ctx, cmd)
+		s.finish(ctx, batches[0], cmd)
+		return nil
+	}
 	pipe := s.client.Pipeline()
 	cmds := make([]command, len(batches))
 	for i, b := range batches {
-		cmds[i] = command{redis.NewCmd(ctx, b.arguments(takeScript, false, s.now())...)}
+		cmds[i] = s.command(ctx, b, false)
 		_ = pipe.Process(ctx, cmds[i])
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i, b := range batches {
 		s.finish(ctx, b, cmds[i])
 	}
+	return nil
+}
+
+// command returns the call of a batch's script by hash or in full.
+func (s *server) command(ctx context.Context, b *batch, full bool) command {
+	return command{redis.NewCmd(ctx, b.arguments(full, s.now())...)}
 }
 
 // finish reads a batch's reply, after it has been sent in full to a server that
@@ -124,15 +145,15 @@ func (s *server) runAll(ctx context.Context, batches []*batch) {
 // twice: the first one was not run.
 func (s *server) finish(ctx context.Context, b *batch, cmd command) {
 	err := cmd.Err()
-	client := s.client
+	var client processor = s.client
 	if isRedirect(err) && s.moved != nil {
 		client = s.moved
-		cmd = command{redis.NewCmd(ctx, b.arguments(takeScript, false, s.now())...)}
+		cmd = s.command(ctx, b, false)
 		err = client.Process(ctx, cmd)
 	}
 	if isNoScript(err) {
 		s.greeting.again()
-		cmd = command{redis.NewCmd(ctx, b.arguments(takeScript, true, s.now())...)}
+		cmd = s.command(ctx, b, true)
 		err = client.Process(ctx, cmd)
 	}
 	s.noticed(ctx, err)

@@ -58,7 +58,11 @@ func (b *Backend) greet(s *server) {
 	if !ok || b.clock != nil {
 		return
 	}
-	b.behind.start(func() { b.meet(client) })
+	b.behind.start(func() {
+		var err error // what a hook of the client panics with, decisions tell
+		defer recovered(&err)
+		b.meet(client)
+	})
 	b.fleet.join(b)
 }
 
@@ -69,7 +73,7 @@ func (b *Backend) meet(client *redis.Client) {
 	defer cancel()
 	probe, _ := b.topology.keyOf(ctx, client, b.namespace+":{~probe", "}:probe") // "" if it has no slots
 	client = client.WithTimeout(min(meetingTime, max(b.patience, socketTimeout)))
-	for _, s := range []*script{takeScript, adjustScript, instancesScript} {
+	for _, s := range []*script{bucketsScript, takeScript, adjustScript, instancesScript} {
 		if err := client.Process(ctx, command{redis.NewCmd(ctx, "script", "load", s.source)}); err != nil {
 			break // by then each is sent in full when it is missed
 		}
@@ -84,12 +88,13 @@ func (b *Backend) meet(client *redis.Client) {
 // that the client keeps open has not done so before its first use.
 func warm(ctx context.Context, client *redis.Client) {
 	o := client.Options()
-	for range min(max(o.MinIdleConns, flightsPerServer), o.PoolSize-1) {
-		conn := client.Conn()
-		defer func() { _ = conn.Close() }() // back to the pool, once all are there
-		if conn.Ping(ctx).Err() != nil {
-			return
-		}
+	conns := make([]*redis.Conn, max(min(max(o.MinIdleConns, flightsPerServer), o.PoolSize-1), 0))
+	for i := range conns {
+		conns[i] = client.Conn()
+		_ = conns[i].Ping(ctx).Err() // decisions will tell
+	}
+	for _, conn := range conns {
+		_ = conn.Close() // back to the pool, now that all are there
 	}
 }
 

@@ -2,6 +2,7 @@ package goredis
 
 import (
 	"context"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,8 @@ type topology interface {
 // behind one address.
 type single struct {
 	*server
-	split atomic.Bool
+	logger *slog.Logger
+	split  atomic.Bool
 }
 
 func (s *single) route(_ context.Context, key string) (*server, int, error) {
@@ -37,7 +39,10 @@ func (s *single) route(_ context.Context, key string) (*server, int, error) {
 }
 
 func (s *single) crossed() bool {
-	s.split.Store(true)
+	if !s.split.Swap(true) {
+		s.logger.Warn("goredis: the server is a cluster behind one address: the rules of a call are decided one by one for each of its keys",
+			"remedy", "give NewClient a redis+cluster URL, or New a *redis.ClusterClient")
+	}
 	return true
 }
 

@@ -10,64 +10,138 @@ import (
 	"github.com/protolimit/ratelimit"
 )
 
-// A batch is one call of take.lua: the requests that it decides, and how they
-// are written. It is used again, so that a batch allocates little.
+// maxBuckets is how many buckets a batch may have: a script has room for so many
+// on Lua's stack.
+const maxBuckets = 900
+
+// A batch is one call of a script: the requests that it decides, and how they are
+// written. It is used again, so that a batch allocates little.
 type batch struct {
+	slot     int
+	script   *script
 	requests []*request
-	keys     map[string]int
-	limits   map[*ratelimit.Limit]int
-	names    []*string // the keys, in order
-	packed   []byte    // the limits, then the calls
+	buckets  int
+	places   map[string]int           // of each key, counted from 0
+	limits   map[*ratelimit.Limit]int // where each begins in the list
+	strings  []*string                // the keys that hold strings, in order
+	logs     []*string                // the keys that hold logs
+	packed   []byte                   // the limits
 	calls    []byte
 	args     []any
 }
 
+func newBatch() *batch {
+	return &batch{places: map[string]int{}, limits: map[*ratelimit.Limit]int{}}
+}
+
 func (b *batch) reset() {
 	clear(b.requests)
-	clear(b.names)
+	clear(b.strings)
+	clear(b.logs)
 	clear(b.args)
-	clear(b.keys)
+	clear(b.places)
 	clear(b.limits)
-	b.requests, b.names, b.args = b.requests[:0], b.names[:0], b.args[:0]
-	b.packed, b.calls = b.packed[:0], b.calls[:0]
+	b.requests, b.strings, b.logs, b.args = b.requests[:0], b.strings[:0], b.logs[:0], b.args[:0]
+	b.packed, b.calls, b.buckets = b.packed[:0], b.calls[:0], 0
 }
 
 // add adds a request to the batch.
 func (b *batch) add(r *request) {
-	if b.keys == nil {
-		b.keys, b.limits = map[string]int{}, map[*ratelimit.Limit]int{}
-	}
 	b.requests = append(b.requests, r)
-	b.calls = binary.LittleEndian.AppendUint16(b.calls, uint16(len(r.buckets)))
+	b.buckets += len(r.buckets)
 	for i := range r.buckets {
 		u := &r.buckets[i]
-		key, ok := b.keys[u.key]
-		if !ok {
-			key = len(b.names)
-			b.keys[u.key] = key
-			b.names = append(b.names, &u.key)
+		if _, ok := b.places[u.key]; ok {
+			continue
 		}
-		limit, ok := b.limits[u.limit]
-		if !ok {
-			limit = len(b.limits)
-			b.limits[u.limit] = limit
-			b.packed = appendLimit(b.packed, u.limit)
+		list := &b.strings
+		if isLog(u.limit) {
+			list = &b.logs
 		}
-		b.calls = binary.LittleEndian.AppendUint16(b.calls, uint16(key))
-		b.calls = binary.LittleEndian.AppendUint16(b.calls, uint16(limit))
-		b.calls = appendDouble(b.calls, u.units)
+		b.places[u.key] = len(*list)
+		*list = append(*list, &u.key)
 	}
 }
 
 // arguments returns the command that calls the script by hash or in full; now
 // is empty for the server's clock.
-func (b *batch) arguments(s *script, full bool, now []byte) []any {
-	b.args = append(b.args[:0], scriptName(full), scriptText(s, full), len(b.names))
-	for _, name := range b.names {
-		b.args = append(b.args, name)
+func (b *batch) arguments(full bool, now []byte) []any {
+	b.args = append(b.args[:0], scriptName(full), scriptText(b.script, full), len(b.strings)+len(b.logs))
+	for _, key := range b.strings {
+		b.args = append(b.args, key)
 	}
-	b.args = append(b.args, b.packed, b.calls, now)
+	for _, key := range b.logs {
+		b.args = append(b.args, key)
+	}
+	if b.script == bucketsScript {
+		b.packBuckets()
+		b.args = append(b.args, b.calls, now)
+	} else {
+		b.pack()
+		b.args = append(b.args, b.packed, b.calls, now)
+	}
 	return b.args
+}
+
+// packBuckets writes the calls for buckets.lua.
+func (b *batch) packBuckets() {
+	b.calls = b.calls[:0]
+	for _, r := range b.requests {
+		for i := range r.buckets {
+			u := &r.buckets[i]
+			more := int64(0)
+			if i < len(r.buckets)-1 {
+				more = 1
+			}
+			num, den := u.limit.Drain()
+			for _, n := range [...]int64{int64(1 + b.places[u.key]), more, u.units, u.limit.Most(), 1 << u.limit.Shift(), int64(num), int64(den)} {
+				b.calls = appendDouble(b.calls, n)
+			}
+		}
+	}
+}
+
+// pack writes the limits and the calls for take.lua, once all keys are known:
+// strings come before logs.
+func (b *batch) pack() {
+	b.packed = b.packed[:0]
+	clear(b.limits)
+	b.calls = appendDouble(b.calls[:0], int64(len(b.strings)))
+	for _, r := range b.requests {
+		b.calls = appendDouble(b.calls, int64(len(r.buckets)))
+		for i := range r.buckets {
+			u := &r.buckets[i]
+			limit, ok := b.limits[u.limit]
+			if !ok {
+				limit = len(b.packed) / 8
+				b.limits[u.limit] = limit
+				b.packed = appendLimit(b.packed, u.limit)
+			}
+			key := 1 + b.places[u.key]
+			if isLog(u.limit) {
+				key += len(b.strings)
+			}
+			b.calls = appendDouble(b.calls, int64(key))
+			b.calls = appendDouble(b.calls, int64(limit))
+			b.calls = appendDouble(b.calls, u.units)
+		}
+	}
+}
+
+func isLog(l *ratelimit.Limit) bool { return l.Algorithm() == ratelimit.SlidingLog }
+
+// script returns the script that decides the request.
+func (r *request) script() *script {
+	if r.large {
+		return takeScript
+	}
+	for i := range r.buckets {
+		l := r.buckets[i].limit
+		if num, _ := l.Drain(); !l.Algorithm().HasBurst() || l.Most() == 0 || num > maxDouble {
+			return takeScript
+		}
+	}
+	return bucketsScript
 }
 
 func scriptName(full bool) string {
@@ -90,13 +164,13 @@ var kinds = [...]int64{
 	ratelimit.SlidingWindow: 2, ratelimit.SlidingLog: 3,
 }
 
-// appendLimit appends a limit as read_limit of common.lua reads it.
+// appendLimit appends a limit as common.lua has it.
 func appendLimit(dst []byte, l *ratelimit.Limit) []byte {
 	num, den := l.Drain()
 	for _, n := range [...]int64{
-		kinds[l.Algorithm()], l.Most(), int64(l.Shift()), int64(num / den), int64(num % den), int64(den), l.Window().Microseconds(),
+		kinds[l.Algorithm()], l.Most(), 1 << l.Shift(), int64(num), int64(den), int64(num / den), int64(num % den), l.Window().Microseconds(),
 	} {
-		dst = appendDouble(dst, n)
+		dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(float64(n)))
 	}
 	return dst
 }
@@ -110,72 +184,71 @@ func appendDouble(dst []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(float64(n)))
 }
 
-// What take.lua says of a call and of a charge.
+// What a script says of a charge: the reason in two bits, and what became of the
+// call.
 const (
-	callRefused = 0
-	callGranted = 1
-	callForeign = 2
+	reasonBits    = 3
+	callCharged   = 4
+	callForeign   = 8
+	callUndecided = 16
 
 	answerSize = 1 + 4*8
 )
 
 var errReply = errors.New("reply of the script is not what it returns")
 
-// read gives the reply of take.lua to the requests of the batch.
+// read gives the reply of the script to the requests of the batch.
 func (b *batch) read(reply string) {
-	now, ok := int64(0), len(reply) >= 8
-	if ok {
-		now, reply = double(reply), reply[8:]
-	}
+	want := 8
 	for _, r := range b.requests {
-		if ok {
-			reply, ok = r.read(reply, now)
-		}
-		if !ok {
-			r.err = bug(errReply)
-		}
+		want += len(r.buckets) * answerSize
+	}
+	if len(reply) != want {
+		b.fail(bug(errReply))
+		return
+	}
+	now := double(reply)
+	reply = reply[8:]
+	for _, r := range b.requests {
+		r.read(reply, now)
+		reply = reply[len(r.buckets)*answerSize:]
 	}
 }
 
-// read reads the answer to the request from the head of reply, and returns the
-// rest of it.
-func (r *request) read(reply string, now int64) (rest string, ok bool) {
-	if len(reply) == 0 {
-		return "", false
+// read reads the answers to the request from the head of reply.
+func (r *request) read(reply string, now int64) {
+	r.granted = reply[0]&callCharged != 0
+	if reply[0]&callUndecided != 0 {
+		r.large = true
+		return
 	}
-	state := reply[0]
-	reply = reply[1:]
-	if state == callForeign {
-		r.err = bug(fmt.Errorf("WRONGTYPE a key of %q holds something else", r.buckets[0].limit.Bucket()))
-		return reply, true
+	if reply[0]&callForeign != 0 {
+		r.err = bug(fmt.Errorf("WRONGTYPE a key of %v holds something else", r.buckets[0].limit))
+		return
 	}
-	r.granted = state == callGranted
 	for i := range r.buckets {
-		if len(reply) < answerSize {
-			return "", false
+		b := &r.buckets[i]
+		b.verdict = readVerdict(reply)
+		if r.granted && b.units > 0 {
+			b.verdict.Receipt = ratelimit.Receipt{At: now, Entry: uint64(double(reply[25:]))}
 		}
-		r.buckets[i].read(reply, now, r.granted)
 		reply = reply[answerSize:]
 	}
-	return reply, true
 }
 
-func (b *bucket) read(reply string, now int64, granted bool) {
+// readVerdict reads an answer from the head of reply.
+func readVerdict(reply string) ratelimit.Verdict {
 	v := ratelimit.Verdict{
-		Allowed:    reply[0] == 0,
-		Reason:     ratelimit.Reason(reply[0]),
+		Reason:     ratelimit.Reason(reply[0] & reasonBits),
 		Remaining:  double(reply[1:]),
+		RetryAfter: ratelimit.Never,
 		ResetAfter: micros(double(reply[17:])),
 	}
-	if retry := double(reply[9:]); retry < 0 {
-		v.RetryAfter = ratelimit.Never
-	} else {
+	v.Allowed = v.Reason == ratelimit.ReasonNone
+	if retry := double(reply[9:]); retry >= 0 {
 		v.RetryAfter = micros(retry)
 	}
-	if granted && b.units > 0 {
-		v.Receipt = ratelimit.Receipt{At: now, Entry: uint64(double(reply[25:]))}
-	}
-	b.verdict = v
+	return v
 }
 
 // double reads the double at the head of s.
@@ -186,6 +259,7 @@ func double(s string) int64 {
 	return int64(math.Float64frombits(bits))
 }
 
+// micros returns n µs, at most the longest wait that is told.
 func micros(n int64) time.Duration {
-	return min(time.Duration(n), ratelimit.MaxWait/time.Microsecond) * time.Microsecond
+	return time.Duration(min(n, ratelimit.MaxWait.Microseconds()) * 1000)
 }

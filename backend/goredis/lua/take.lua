@@ -1,186 +1,152 @@
--- take.lua, after common.lua and log.lua, decides a batch of calls, one after
--- another: each charges all of its buckets or none. It reads and checks every
--- key before it writes any.
+-- take.lua decides a batch of calls, one after another: each charges all of its
+-- buckets or none. It reads and checks every key before it writes any.
 --
--- KEYS     the buckets of the batch, each once
--- ARGV[1]  the limits, seven doubles each: kind, most, shift, whole, part, den, length
--- ARGV[2]  the calls: how many charges (16 bits), then for each its key and
---          limit, counted from 0 (16 bits), and its units (double)
+-- KEYS     the buckets of the batch, each once: strings, then logs
+-- ARGV[1]  the limits, eight doubles each (common.lua)
+-- ARGV[2]  doubles: how many of the keys are strings; then for each call how many
+--          charges it has, and for each of them its key (1 is the first), where
+--          its limit begins in the list (0 is the first), and its units
 -- ARGV[3]  now in µs since 1970 as a double, or "" for this server's clock
 --
--- Returns one string: now (double), then for each call a byte: 0 refused, 1
--- granted, 2 a key holds something else; and, but for 2, for each charge a byte
--- (0 has room, 1 exceeded, 2 never) and four doubles: remaining, retry after µs
--- (-1 never), reset after µs, entry.
+-- Returns one string: now as a double; then for each charge a byte, its reason
+-- (0 has room, 1 exceeded, 2 never) plus 4 if the call was charged or 8 if a key
+-- holds something else; and four doubles: remaining, retry after in µs (-1 never),
+-- reset after in µs, entry.
 --
 -- Raises READONLY, OOM and the like before anything is written.
 
-local foreign = ARGV[3] ~= ''
-local now
-if foreign then
-  now = unpack_('<d', ARGV[3])
-else
-  local t = redis.call('TIME')
-  now = t[1] * 1000000 + t[2]
-end
+local now, given = clock(ARGV[3])
+local L, C = numbers(ARGV[1]), numbers(ARGV[2])
+local strings, size = C[1], #ARGV[2] / 8
 
-local limits = {}
-for i = 0, #ARGV[1] / 56 - 1 do limits[i] = read_limit(ARGV[1], i) end
-
--- First: which kind each key is, then all that they hold.
-local calls, kinds = {}, {}
+-- The state of each key: see load_. A key without one holds something else.
+local A, B, S, T, E = {}, {}, {}, {}, {}
+local held = strings > 0 and redis.call('MGET', unpack(KEYS, 1, strings))
+local open, logs -- what log.lua has, and the logs
 do
-  local list, pos, n = ARGV[2], 1, 0
-  while pos <= #list do
-    n, pos = unpack_('<H', list, pos)
-    local call = {}
-    for i = 1, n do
-      local key, limit, units
-      key, limit, units, pos = unpack_('<HHd', list, pos)
-      call[i] = {key = key + 1, limit = limits[limit], units = units}
-      kinds[key + 1] = limits[limit]
-    end
-    calls[#calls + 1] = call
-  end
-end
-local strings, places = {}, {}
-for k = 1, #KEYS do
-  if kinds[k].kind ~= LOG then
-    strings[#strings + 1] = KEYS[k]
-    places[#places + 1] = k
-  end
-end
-local states, dirty = {}, {}
-if #strings > 0 then
-  local held = redis.call('MGET', unpack(strings))
-  for i = 1, #strings do
-    local k = places[i]
-    -- MGET answers nil for a foreign type too, and SET would overwrite it.
-    if held[i] or redis.call('EXISTS', KEYS[k]) == 0 then states[k] = decode(kinds[k].kind, held[i], now) end
-  end
-end
-for k = 1, #KEYS do
-  if kinds[k].kind == LOG then states[k] = log_read(KEYS[k], kinds[k], now) end
-end
-
--- judge_level, judge_window and judge_log return how much of a bucket is used
--- now, in units of the limit's most; how many µs a refused charge of units has
--- to wait; and the µs until nothing is used.
-local function judge_level(c, st)
-  local limit = c.limit
-  local level = level_of(limit, st)
-  local elapsed = now - st.time
-  local gone, extra = drained(limit, elapsed, level)
-  c.level = level - gone
-  local over = c.level + (c.units - limit.most) * limit.unit -- in this order it stays below 2^53
-  local retry = 0
-  if over > 0 then retry = wait(limit, over, extra) end
-  return max(floor((limit.most * limit.unit - c.level) / limit.unit), 0), over, retry, wait(limit, c.level, extra)
-end
-
-local function judge_window(c, st)
-  local limit = c.limit
-  local length = limit.length
-  local a, b = counts(limit, st, now)
-  c.current, c.previous = a, b
-  local left = length - now % length
-  local used = a
-  if b > 0 then used = used + ceildiv(b, left, length) end
-  local over, retry, reset = used + c.units - limit.most, 0, 0
-  if over > 0 then
-    local room = limit.most - c.units - a
-    if room >= 0 and b > 0 then
-      retry = left - muldiv(room, length, b, 0)
-    else
-      retry = left
-      if limit.kind == SLIDING and limit.most >= c.units then
-        retry = left + max(0, length - muldiv(limit.most - c.units, length, a, 0))
+  local i = 2
+  while i <= size do
+    for j = i + 1, i + 3 * C[i], 3 do
+      local k, kind = C[j], L[C[j + 1] + 1]
+      if kind == LOG then
+        open = open or log_functions()
+        logs = logs or {}
+        logs[k] = logs[k] or open.read(KEYS[k], L[C[j + 1] + 8], now)
+      -- MGET answers nil for a foreign type too, and SET would overwrite it.
+      elseif not A[k] and (held[k] or redis.call('EXISTS', KEYS[k]) == 0) then
+        A[k], B[k], S[k], T[k], E[k] = load_(held[k], kind, now)
       end
     end
-  end
-  if a > 0 then
-    reset = left
-    if limit.kind == SLIDING then reset = left + length end
-  elseif b > 0 then
-    reset = left
-  end
-  return max(limit.most - used, 0), over, retry, reset
-end
-
-local function judge_log(c, log)
-  local limit = c.limit
-  if log.length ~= limit.length then -- another limit of the batch read it
-    log = log_read(KEYS[c.key], limit, now)
-    states[c.key] = log
-  end
-  local over, retry = log.used + c.units - limit.most, 0
-  if over > 0 and c.units <= limit.most then retry = log_wait(KEYS[c.key], limit, log, now, over) end
-  return max(limit.most - log.used, 0), over, retry, log_reset(limit, log, now)
-end
-
-local judges = {[LEVEL] = judge_level, [FIXED] = judge_window, [SLIDING] = judge_window, [LOG] = judge_log}
-
--- judge decides a charge on the state as it is.
-local function judge(c)
-  local limit = c.limit
-  c.reason, c.entry = 0, 0
-  if limit.most <= 0 then -- COUNT 0: nothing is read or stored
-    c.remaining, c.retry, c.reset = 0, -1, 0
-    if c.units > 0 then c.reason = 2 else c.retry = 0 end
-    return
-  end
-  local over
-  c.remaining, over, c.retry, c.reset = judges[limit.kind](c, states[c.key])
-  if c.units <= 0 or over <= 0 then
-    c.retry = 0
-  elseif c.units > limit.most then
-    c.reason, c.retry = 2, -1
-  else
-    c.reason = 1
+    i = i + 3 * C[i] + 1
   end
 end
 
--- charge stores a charge that was judged to have room.
-local function charge(c)
-  local limit, st = c.limit, states[c.key]
-  if limit.kind == LOG then
-    c.entry = log_add(KEYS[c.key], limit, st, now, c.units, foreign)
-    c.remaining = max(limit.most - st.used, 0)
-    c.reset = log_reset(limit, st, now)
-    return
-  end
-  if limit.kind == LEVEL then
-    st.a, st.shift = min(c.level + c.units * limit.unit, MOST), limit.shift
-    c.remaining = max(floor((limit.most * limit.unit - st.a) / limit.unit), 0)
-  else
-    st.a, st.b, st.length = min(c.current + c.units, MOST), c.previous, limit.length
-    c.remaining = max(c.remaining - c.units, 0)
-    c.entry = limit.length
-  end
-  st.time = now
-  c.reset = to_empty(limit, st, now)
-  dirty[c.key] = limit
+-- judge_level, judge_window and judge_log return what is left of a bucket for a
+-- charge; how much of it is too much; the µs to wait for that; and the µs until
+-- nothing is used. level and before are what they computed, for charge.
+local level, before = {}, {}
+
+local function judge_level(j, k, b, units)
+  local most, unit = L[b + 2], L[b + 3]
+  local used = in_steps(unit, S[k], A[k])
+  local gone, extra = drain(L, b, now - T[k], used)
+  used = used - gone
+  level[j] = used
+  local over, retry = used + (units - most) * unit, 0 -- in this order below 2^53
+  if over > 0 and units <= most then retry = wait(L, b, over, extra) end
+  return floor((most * unit - used) / unit), over, retry, wait(L, b, used, extra)
 end
 
-local out = {pack('<d', now)}
-for i = 1, #calls do
-  local call, granted = calls[i], 1
-  for j = 1, #call do
-    local c = call[j]
-    if not states[c.key] then granted = 2; break end
-    judge(c)
-    if c.reason ~= 0 then granted = 0 end
+local function judge_window(j, k, b, units)
+  local most, length = L[b + 2], L[b + 8]
+  local a, previous = counts(L, b, A[k], B[k], T[k], S[k], now)
+  level[j], before[j] = a, previous
+  local left, used = length - now % length, a
+  if previous > 0 then
+    local q, rest = muldiv(previous, left, length, 0)
+    used = used + q
+    if rest > 0 then used = used + 1 end
   end
-  out[#out + 1] = string.char(granted)
-  if granted ~= 2 then
-    for j = 1, #call do
-      local c = call[j]
-      if granted == 1 and c.units > 0 then charge(c) end
-      out[#out + 1] = pack('<Bdddd', c.reason, c.remaining, c.retry, c.reset, c.entry)
+  local over, retry = used + units - most, left
+  if over > 0 and units <= most and L[b + 1] == SLIDING then
+    if units + a <= most then
+      retry = left - muldiv(most - units - a, length, previous, 0)
+    else
+      retry = left + max(0, length - muldiv(most - units, length, a, 0))
     end
   end
+  return most - used, over, retry, window_reset(L, b, a, previous, now)
+end
+
+local function judge_log(_, k, b, units)
+  local most, length = L[b + 2], L[b + 8]
+  if logs[k].length ~= length then logs[k] = open.read(KEYS[k], length, now) end
+  local log = logs[k]
+  local over, retry = log.used + units - most, 0
+  if over > 0 and units <= most then retry = open.wait(KEYS[k], log, now, over) end
+  return most - log.used, over, retry, open.reset(log, now)
+end
+
+-- charge stores a charge that has room, and returns what is left, the µs until
+-- nothing is used, and its entry.
+local dirty, resets = {}, {} -- what to save: kinds, and µs until nothing is used
+local function charge(j, k, b, units, left)
+  local kind, unit = L[b + 1], L[b + 3]
+  if kind == LOG then
+    local entry = open.add(KEYS[k], logs[k], now, units, given)
+    return left - units, open.reset(logs[k], now), entry
+  end
+  local reset
+  if kind == LEVEL then
+    local used = min(level[j] + units * unit, MOST)
+    A[k], S[k] = used, unit > 1024 and 20 or 10
+    left, reset = floor((L[b + 2] * unit - used) / unit), wait(L, b, used, 0)
+  else
+    A[k], B[k], S[k] = min(level[j] + units, MOST), before[j], L[b + 8]
+    left, reset = left - units, window_reset(L, b, A[k], B[k], now)
+  end
+  T[k], dirty[k] = now, kind
+  resets[k] = reset
+  return left, reset, kind ~= LEVEL and L[b + 8] or 0
+end
+
+local out, o, i = {now}, 1, 2
+while i <= size do
+  local first, last, granted, from = i + 1, i + 3 * C[i], 4, o
+  for j = first, last, 3 do
+    local k, b, units = C[j], C[j + 1], C[j + 2]
+    local kind, reason, left, over, retry, reset = L[b + 1], 0, 0, 0, 0, 0
+    if kind == LOG and not logs[k] or kind ~= LOG and not A[k] then
+      granted = 8
+    elseif L[b + 2] <= 0 then -- COUNT 0: nothing is read or stored
+      over = units
+    elseif kind == LEVEL then
+      left, over, retry, reset = judge_level(j, k, b, units)
+    elseif kind == LOG then
+      left, over, retry, reset = judge_log(j, k, b, units)
+    else
+      left, over, retry, reset = judge_window(j, k, b, units)
+    end
+    if units <= 0 or over <= 0 then
+      retry = 0
+    else
+      if units > L[b + 2] then reason, retry = 2, -1 else reason = 1 end
+      if granted == 4 then granted = 0 end
+    end
+    out[o + 1], out[o + 2], out[o + 3], out[o + 4], out[o + 5] = reason, max(left, 0), retry, reset, 0
+    o = o + 5
+  end
+  o = from
+  for j = first, last, 3 do
+    if granted == 4 and C[j + 2] > 0 then
+      out[o + 2], out[o + 4], out[o + 5] = charge(j, C[j], C[j + 1], C[j + 2], out[o + 2])
+    end
+    out[o + 1] = out[o + 1] + granted
+    o = o + 5
+  end
+  i = last + 1
 end
 
 local alone = #KEYS <= 2
-for k, limit in pairs(dirty) do put(KEYS[k], limit, states[k], now, alone, foreign) end
-return table.concat(out)
+for k, kind in pairs(dirty) do save(KEYS[k], kind, A[k], B[k], S[k], now, E[k], resets[k], alone, given) end
+return pack('<d' .. rep('Bdddd', (o - 1) / 5), unpack(out, 1, o))
