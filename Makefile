@@ -19,9 +19,9 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Run the quickstart: a server and a client in one process
+demo: $(if $(filter redis,$(BACKEND)),redis-server) ## Run the quickstart; BACKEND=redis shares its limits between two servers
 	@echo "Building the quickstart; the first time takes up to a minute."
-	@cd examples && go run ./quickstart
+	@cd examples && go run ./quickstart $(if $(filter redis,$(BACKEND)),-fleet)
 
 .PHONY: test
 test: redis-server ## Test every module, with the race detector
@@ -30,11 +30,12 @@ test: redis-server ## Test every module, with the race detector
 	@failed=0; for m in $(filter-out bench,$(MODULES)); do \
 		echo "== $$m: go test $(RACE)"; \
 		(cd $$m && go test $(RACE) $(TESTFLAGS) ./...) || failed=1; \
-	done; exit $$failed
-ifneq ($(filter bench,$(MODULES)),)
-	@echo "== bench: go vet, go build"
-	@cd bench && go vet ./... && go build -o /dev/null ./...
-endif
+	done; \
+	echo "== without the race detector, which allocates and is slow: allocations, long runs"; \
+	go test $(TESTFLAGS) -run='Allocat|/drift' . ./backend/memory ./interceptor || failed=1; \
+	echo "== bench: go vet, go test"; \
+	(cd bench && go vet ./... && go test $(TESTFLAGS) ./...) || failed=1; \
+	exit $$failed
 
 .PHONY: generate
 generate: $(BIN)/buf $(BIN)/protoc-gen-go ## Rebuild every generated file

@@ -18,27 +18,27 @@ import (
 	"github.com/protolimit/ratelimit/interceptor"
 )
 
-// A client calls the service and prints a line for each answer.
+// A client calls servers in turn and prints a line for each answer.
 type client struct {
-	payments quickstartv1.PaymentsServiceClient
-	table    *tabwriter.Writer
-	start    time.Time
+	servers []quickstartv1.PaymentsServiceClient
+	calls   int
+	table   *tabwriter.Writer
+	start   time.Time
 }
 
 // runClient plays callers that keep to the limits and callers that do not.
-func runClient(ctx context.Context, out io.Writer, addr string) error {
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return err
+func runClient(ctx context.Context, out io.Writer, addrs ...string) error {
+	c := &client{table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), start: time.Now()}
+	for _, addr := range addrs {
+		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		c.servers = append(c.servers, quickstartv1.NewPaymentsServiceClient(conn))
 	}
-	defer func() { _ = conn.Close() }()
-	c := &client{
-		payments: quickstartv1.NewPaymentsServiceClient(conn),
-		table:    tabwriter.NewWriter(out, 0, 0, 2, ' ', 0),
-		start:    time.Now(),
-	}
-	fmt.Fprintf(out, "Server on %s, limits from examples/quickstart/proto/quickstart/v1/payments.proto\n\n", addr)
-	c.row("TIME", "CALLER", "CALL", "ANSWER", "QUOTA", "RETRY AFTER")
+	fmt.Fprintf(out, "Serving on %s, limits from examples/quickstart/proto/quickstart/v1/payments.proto\n\n", strings.Join(addrs, " and "))
+	c.row("TIME", "SERVER", "CALLER", "CALL", "ANSWER", "QUOTA", "RETRY AFTER")
 
 	var refused error
 	for range 7 { // "caller": 2/s with a burst of 5
@@ -50,7 +50,7 @@ func runClient(ctx context.Context, out io.Writer, addr string) error {
 	if !ok {
 		return fmt.Errorf("seven calls in a row ended with %v, want a refusal that says when to come back", refused)
 	}
-	c.row("", "alice", "waits "+round(wait), "", "", "")
+	c.row("", "", "alice", "waits "+round(wait), "", "", "")
 	if err := sleep(ctx, wait); err != nil {
 		return err
 	}
@@ -72,33 +72,35 @@ func runClient(ctx context.Context, out io.Writer, addr string) error {
 
 func (c *client) charge(ctx context.Context, user string, items int) error {
 	request := &quickstartv1.ChargeRequest{MerchantId: "books", Items: make([]string, items)}
-	return c.call(ctx, user, fmt.Sprintf("Charge %d item(s)", items), func(ctx context.Context, opts ...grpc.CallOption) error {
-		_, err := c.payments.Charge(ctx, request, opts...)
+	return c.call(ctx, user, fmt.Sprintf("Charge %d item(s)", items), func(ctx context.Context, server quickstartv1.PaymentsServiceClient, opts ...grpc.CallOption) error {
+		_, err := server.Charge(ctx, request, opts...)
 		return err
 	})
 }
 
 func (c *client) refund(ctx context.Context, user string) error {
-	return c.call(ctx, user, "Refund", func(ctx context.Context, opts ...grpc.CallOption) error {
-		_, err := c.payments.Refund(ctx, &quickstartv1.RefundRequest{}, opts...)
+	return c.call(ctx, user, "Refund", func(ctx context.Context, server quickstartv1.PaymentsServiceClient, opts ...grpc.CallOption) error {
+		_, err := server.Refund(ctx, &quickstartv1.RefundRequest{}, opts...)
 		return err
 	})
 }
 
 func (c *client) ping(ctx context.Context, user string) error {
-	return c.call(ctx, user, "Ping", func(ctx context.Context, opts ...grpc.CallOption) error {
-		_, err := c.payments.Ping(ctx, &quickstartv1.PingRequest{}, opts...)
+	return c.call(ctx, user, "Ping", func(ctx context.Context, server quickstartv1.PaymentsServiceClient, opts ...grpc.CallOption) error {
+		_, err := server.Ping(ctx, &quickstartv1.PingRequest{}, opts...)
 		return err
 	})
 }
 
 // call makes one call as user and prints what came of it.
-func (c *client) call(ctx context.Context, user, name string, do func(context.Context, ...grpc.CallOption) error) error {
+func (c *client) call(ctx context.Context, user, name string, do func(context.Context, quickstartv1.PaymentsServiceClient, ...grpc.CallOption) error) error {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "x-user", user), 5*time.Second)
 	defer cancel()
+	server := c.calls % len(c.servers)
+	c.calls++
 	var header, trailer metadata.MD
 	at := time.Since(c.start)
-	err := do(ctx, grpc.Header(&header), grpc.Trailer(&trailer))
+	err := do(ctx, c.servers[server], grpc.Header(&header), grpc.Trailer(&trailer))
 	retry := ""
 	if wait, ok := interceptor.RetryAfter(err); ok {
 		retry = round(wait)
@@ -107,7 +109,7 @@ func (c *client) call(ctx context.Context, user, name string, do func(context.Co
 	}
 	quota := strings.Join(append(header.Get("ratelimit"), trailer.Get("ratelimit")...), "")
 	answer := ratelimit.Code(status.Code(err)).String()
-	c.row(round(at), user, name, answer, quota, retry)
+	c.row(round(at), string(rune('A'+server)), user, name, answer, quota, retry)
 	return err
 }
 

@@ -1,7 +1,8 @@
 // Command quickstart runs the service of payments.proto, whose limits stand
 // beside its methods, and a client that runs into them: it bursts, is refused,
 // reads how long to wait, waits, and succeeds. Both are real: the calls go
-// through a TCP port. With -serve it keeps the server running instead.
+// through a TCP port. With -serve it keeps the server running instead. With
+// -fleet there are two servers that share their limits through a Redis.
 package main
 
 import (
@@ -19,36 +20,57 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/backend/goredis"
 	"github.com/protolimit/ratelimit/backend/memory"
 	quickstartv1 "github.com/protolimit/ratelimit/examples/quickstart/gen/quickstart/v1"
 	"github.com/protolimit/ratelimit/interceptor"
 )
 
+// options are the command's flags.
+type options struct {
+	addr  string
+	serve bool
+	redis string
+	fleet bool
+}
+
 func main() {
-	addr := flag.String("addr", "127.0.0.1:0", "`host:port` to listen on; port 0 takes a free one")
-	serve := flag.Bool("serve", false, "keep the server running until interrupted, for grpcurl and other clients")
+	var o options
+	flag.StringVar(&o.addr, "addr", "127.0.0.1:0", "`host:port` to listen on; port 0 takes a free one")
+	flag.BoolVar(&o.serve, "serve", false, "keep the server running until interrupted, for grpcurl and other clients")
+	flag.StringVar(&o.redis, "redis", "", "`URL` of a Redis to limit through, so that several servers share their limits; without it each limits by itself")
+	flag.BoolVar(&o.fleet, "fleet", false, "start a Redis and two servers, each a process of its own, and call them in turn")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, *addr, *serve); err != nil {
+	run := runOne
+	if o.fleet {
+		run = runFleet
+	}
+	if err := run(ctx, os.Stdout, o); err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
 }
 
-// run starts the server, and calls it or waits for ctx.
-func run(ctx context.Context, out io.Writer, addr string, serve bool) error {
-	server, err := newServer()
+// runOne starts the server, and calls it or waits for ctx.
+func runOne(ctx context.Context, out io.Writer, o options) error {
+	backend, err := newBackend(o.redis)
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", addr)
+	defer func() { _ = backend.Close() }()
+	server, err := newServer(backend)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.addr)
 	if err != nil {
 		return err
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	if serve {
+	if o.serve {
 		fmt.Fprintf(out, usage, listener.Addr())
 		<-ctx.Done()
 	} else {
@@ -69,12 +91,16 @@ const usage = `Serving on %[1]s. Call it more than 5 times in a row:
 Ctrl-C ends it.
 `
 
-// newServer returns a server that enforces the limits of payments.proto.
-func newServer() (*grpc.Server, error) {
-	backend, err := memory.New()
-	if err != nil {
-		return nil, err
+// newBackend returns what decides: the Redis at url, or this process.
+func newBackend(url string) (ratelimit.Backend, error) {
+	if url == "" {
+		return memory.New()
 	}
+	return goredis.Open(url)
+}
+
+// newServer returns a server that enforces the limits of payments.proto.
+func newServer(backend ratelimit.Backend) (*grpc.Server, error) {
 	limiter, err := ratelimit.New(quickstartv1.PaymentsServiceLimits(), backend, ratelimit.WithPrincipal(user))
 	if err != nil {
 		return nil, err

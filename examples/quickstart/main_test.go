@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,21 +16,42 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// TestDemo: what a person sees of the client's calls is what the limits say.
-func TestDemo(t *testing.T) {
-	var out strings.Builder
-	if err := run(context.Background(), &out, "127.0.0.1:0", false); err != nil {
-		t.Fatal(err)
+// TestMain lets the test's program be the server that runFleet starts.
+func TestMain(m *testing.M) {
+	if slices.Contains(os.Args, "-serve") {
+		main()
+		return
 	}
+	goleak.VerifyTestMain(m)
+}
+
+// TestDemo: what a person sees of the client's calls is what the limits say,
+// whether one server decides or two together.
+func TestDemo(t *testing.T) {
+	for name, run := range map[string]func(context.Context, io.Writer, options) error{"one": runOne, "fleet": runFleet} {
+		t.Run(name, func(t *testing.T) {
+			if name == "fleet" {
+				redistest.Require(t)
+			}
+			var out strings.Builder
+			if err := run(context.Background(), &out, options{addr: "127.0.0.1:0"}); err != nil {
+				t.Fatal(err)
+			}
+			checkAnswers(t, out.String())
+		})
+	}
+}
+
+func checkAnswers(t *testing.T, out string) {
+	t.Helper()
 	var got []string
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(out) {
 		for code := range ratelimit.Code(17) {
 			if cells := strings.Fields(line); slices.Contains(cells, code.String()) {
-				got = append(got, cells[1]+" "+cells[2]+" "+code.String())
+				got = append(got, cells[2]+" "+cells[3]+" "+code.String())
 			}
 		}
 	}
@@ -39,7 +62,7 @@ func TestDemo(t *testing.T) {
 		slices.Repeat([]string{"alice Refund" + ok}, 3), []string{"alice Refund" + refused, "alice Ping" + ok},
 	)
 	if !slices.Equal(got, want) {
-		t.Errorf("the demo shows\n%s\nwhose answers are %q, want %q", &out, got, want)
+		t.Errorf("the demo shows\n%s\nwhose answers are %q, want %q", out, got, want)
 	}
 }
 
@@ -56,7 +79,7 @@ func TestServe(t *testing.T) {
 	ctx, interrupt := context.WithTimeout(context.Background(), time.Minute)
 	defer interrupt()
 	served := make(chan error, 1)
-	go func() { served <- run(ctx, &strings.Builder{}, addr, true) }()
+	go func() { served <- runOne(ctx, &strings.Builder{}, options{addr: addr, serve: true}) }()
 
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
