@@ -20,22 +20,28 @@ import (
 
 // A client calls servers in turn and prints a line for each answer.
 type client struct {
-	servers []quickstartv1.PaymentsServiceClient
-	calls   int
-	table   *tabwriter.Writer
-	start   time.Time
+	conns []*grpc.ClientConn // one a server
+	calls int
+	table *tabwriter.Writer
+	start time.Time
+}
+
+func (c *client) close() {
+	for _, conn := range c.conns {
+		_ = conn.Close()
+	}
 }
 
 // runClient plays callers that keep to the limits and callers that do not.
 func runClient(ctx context.Context, out io.Writer, addrs ...string) error {
 	c := &client{table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), start: time.Now()}
+	defer c.close()
 	for _, addr := range addrs {
 		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return err
 		}
-		defer func() { _ = conn.Close() }()
-		c.servers = append(c.servers, quickstartv1.NewPaymentsServiceClient(conn))
+		c.conns = append(c.conns, conn)
 	}
 	fmt.Fprintf(out, "Serving on %s, limits from examples/quickstart/proto/quickstart/v1/payments.proto\n\n", strings.Join(addrs, " and "))
 	c.row("TIME", "SERVER", "CALLER", "CALL", "ANSWER", "QUOTA", "RETRY AFTER")
@@ -48,7 +54,7 @@ func runClient(ctx context.Context, out io.Writer, addrs ...string) error {
 	}
 	wait, ok := interceptor.RetryAfter(refused)
 	if !ok {
-		return fmt.Errorf("seven calls in a row ended with %v, want a refusal that says when to come back", refused)
+		return fmt.Errorf("seven calls in a row: want a refusal that says when to come back, not %w", refused)
 	}
 	c.row("", "", "alice", "waits "+round(wait), "", "", "")
 	if err := sleep(ctx, wait); err != nil {
@@ -96,11 +102,11 @@ func (c *client) ping(ctx context.Context, user string) error {
 func (c *client) call(ctx context.Context, user, name string, do func(context.Context, quickstartv1.PaymentsServiceClient, ...grpc.CallOption) error) error {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "x-user", user), 5*time.Second)
 	defer cancel()
-	server := c.calls % len(c.servers)
+	server := c.calls % len(c.conns)
 	c.calls++
 	var header, trailer metadata.MD
 	at := time.Since(c.start)
-	err := do(ctx, c.servers[server], grpc.Header(&header), grpc.Trailer(&trailer))
+	err := do(ctx, quickstartv1.NewPaymentsServiceClient(c.conns[server]), grpc.Header(&header), grpc.Trailer(&trailer))
 	retry := ""
 	if wait, ok := interceptor.RetryAfter(err); ok {
 		retry = round(wait)

@@ -18,16 +18,20 @@ func runFleet(ctx context.Context, out io.Writer, _ options) error {
 	defer program.Close()
 	url := redistest.Start(&program).URL()
 	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	var addrs []string
+	var waits []func()
+	defer func() {
+		stop()
+		for _, wait := range waits {
+			wait()
+		}
+	}()
 	for range 2 {
 		addr, wait, err := startServer(ctx, url)
 		if err != nil {
 			return err
 		}
-		defer wait()
-		defer stop()
-		addrs = append(addrs, addr)
+		addrs, waits = append(addrs, addr), append(waits, wait)
 	}
 	return runClient(ctx, out, addrs...)
 }
@@ -39,7 +43,7 @@ func startServer(ctx context.Context, url string) (addr string, wait func(), err
 	if err != nil {
 		return "", nil, err
 	}
-	server := exec.CommandContext(ctx, self, "-serve", "-redis", url)
+	server := exec.CommandContext(ctx, self, "-serve", "-redis", url) //nolint:gosec // this program, and a URL of its own
 	server.Stderr = os.Stderr
 	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
 	output, err := server.StdoutPipe()

@@ -41,13 +41,14 @@ func main() {
 	flag.StringVar(&o.redis, "redis", "", "`URL` of a Redis to limit through, so that several servers share their limits; without it each limits by itself")
 	flag.BoolVar(&o.fleet, "fleet", false, "start a Redis and two servers, each a process of its own, and call them in turn")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	run := runOne
 	if o.fleet {
 		run = runFleet
 	}
-	if err := run(ctx, os.Stdout, o); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Stdout, o)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
@@ -64,7 +65,8 @@ func runOne(ctx context.Context, out io.Writer, o options) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.addr)
+	var listen net.ListenConfig
+	listener, err := listen.Listen(ctx, "tcp", o.addr)
 	if err != nil {
 		return err
 	}
