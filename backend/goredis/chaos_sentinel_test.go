@@ -11,6 +11,7 @@ func TestChaosOnSentinel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
+	t.Parallel()
 	s := redistest.StartSentinel(t)
 	w, j := chaosWork(), journal{}
 	w.Sentinels = s.Addrs()

@@ -89,7 +89,7 @@ func flushScripts(servers ...*redistest.Server) (stop func()) {
 		clients := make([]*redis.Client, len(servers))
 		for i, s := range servers {
 			clients[i] = redis.NewClient(&redis.Options{Addr: s.Addr, DialerRetries: 1, MaintNotificationsConfig: quietly(), DisableIdentity: true})
-			defer clients[i].Close()
+			defer func() { _ = clients[i].Close() }() // its server may be down
 		}
 		for tick := time.NewTicker(100 * time.Millisecond); ; {
 			select {
@@ -144,6 +144,7 @@ func TestChaosOnServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
+	t.Parallel()
 	s := redistest.Start(t)
 	w, j := chaosWork(), journal{}
 	w.Addr = s.Addr
@@ -171,6 +172,7 @@ func TestChaosOnCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	w, j := chaosWork(), journal{}
 	w.Cluster = c.Addrs()

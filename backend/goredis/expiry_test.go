@@ -153,6 +153,7 @@ func TestShorterWindowShortensExpiry(t *testing.T) {
 
 // A caller who never rests still gets a new window each time.
 func TestCallsDoNotKeepAWindowOpen(t *testing.T) {
+	t.Parallel()
 	s := redistest.Shared(t)
 	b := open(t, dialServer(t, s))
 	const window = 600 * time.Millisecond
@@ -177,6 +178,7 @@ func TestCallsDoNotKeepAWindowOpen(t *testing.T) {
 
 // Whatever was asked, all is forgotten when it does not matter any more.
 func TestNothingIsLeftOfManyCallers(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t) // of the many databases of the shared one few are cleaned in time
 	b := open(t, dialServer(t, s))
 	const window, callers = 2 * time.Second, 10_000
@@ -205,6 +207,9 @@ func TestNothingIsLeftOfManyCallers(t *testing.T) {
 		})
 	}
 	workers.Wait()
+	if err := b.Close(); err != nil { // it counts the instances as long as it is open
+		t.Errorf("Close: %v", err)
+	}
 	full := s.Do("DBSIZE")
 	allExpire(t, s, "after all calls")
 	end := time.Now()

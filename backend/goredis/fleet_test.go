@@ -224,5 +224,7 @@ func TestFleetProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	os.Stdout.WriteString(fleetOutcome + string(result) + "\n")
+	if _, err := os.Stdout.WriteString(fleetOutcome + string(result) + "\n"); err != nil {
+		t.Fatal(err)
+	}
 }

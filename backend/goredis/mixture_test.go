@@ -18,6 +18,7 @@ type mixture struct {
 }
 
 func newMixture(t *testing.T, b ratelimit.Backend) *mixture {
+	t.Helper()
 	m := &mixture{t: t, b: b, random: rand.New(rand.NewPCG(1, 2))}
 	for _, a := range algorithms {
 		// The same bucket under other numbers is converted. The last has products

@@ -143,11 +143,11 @@ func (c command) declared() []string {
 	return c.args[3 : 3+n]
 }
 
-// scripts returns how many scripts ran.
+// scripts returns how many scripts ran on buckets of callers with opaque keys.
 func scripts(seen []command) int {
 	n := 0
 	for _, c := range seen {
-		if c.isScript() {
+		if c.isScript() && slices.ContainsFunc(c.declared(), func(key string) bool { return strings.Contains(key, "{!") }) {
 			n++
 		}
 	}

@@ -3,6 +3,8 @@ package goredis_test
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/url"
 	"testing"
 	"time"
 
@@ -48,7 +50,9 @@ func chargeOf(l *ratelimit.Limit, key string) ratelimit.Charge {
 // machine.
 func open(t testing.TB, client redis.UniversalClient, opts ...goredis.Option) *goredis.Backend {
 	t.Helper()
-	b, err := goredis.New(client, append([]goredis.Option{goredis.WithBudget(10 * time.Second)}, opts...)...)
+	// It would warn that the client is set for a shorter budget.
+	quiet := goredis.WithLogger(slog.New(slog.DiscardHandler))
+	b, err := goredis.New(client, append([]goredis.Option{goredis.WithBudget(10 * time.Second), quiet}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,41 +90,43 @@ func quietly() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
-// dial returns a client of one address, set as the backend wants it.
-func dial(t testing.TB, addr string, db int) *redis.Client {
+// dialURL returns a client with the settings that the package gives it.
+func dialURL(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	return closing(t, redis.NewClient(&redis.Options{
-		Addr: addr, DB: db, MaxRetries: -1, DialerRetries: 1, DialTimeout: 200 * time.Millisecond,
-		ContextTimeoutEnabled: true, DisableIdentity: true, MaintNotificationsConfig: quietly(),
-	}))
+	client, err := goredis.NewClient(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return closing(t, client)
+}
+
+// dial returns a client of one address.
+func dial(t testing.TB, addr string, db int) redis.UniversalClient {
+	t.Helper()
+	return dialURL(t, fmt.Sprintf("redis://%s/%d", addr, db))
 }
 
 // dialServer returns a client of a server.
-func dialServer(t testing.TB, s *redistest.Server) *redis.Client {
+func dialServer(t testing.TB, s *redistest.Server) redis.UniversalClient {
 	t.Helper()
-	return dial(t, s.Addr, s.DB())
+	return dialURL(t, s.URL())
 }
 
 // dialCluster returns a client of a cluster.
-func dialCluster(t testing.TB, addrs []string) *redis.ClusterClient {
+func dialCluster(t testing.TB, addrs []string) redis.UniversalClient {
 	t.Helper()
-	return closing(t, redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: addrs, MaxRetries: -1, DialerRetries: 1, DialTimeout: 200 * time.Millisecond,
-		ContextTimeoutEnabled: true, DisableIdentity: true, MaintNotificationsConfig: quietly(),
-	}))
+	return dialURL(t, "redis+cluster://"+addrs[0]+"?"+url.Values{"addr": addrs[1:]}.Encode())
 }
 
 // dialSentinel returns a client of a master that sentinels watch.
-func dialSentinel(t testing.TB, master string, sentinels []string) *redis.Client {
+func dialSentinel(t testing.TB, master string, sentinels []string) redis.UniversalClient {
 	t.Helper()
-	return closing(t, redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: master, SentinelAddrs: sentinels, MaxRetries: -1, DialerRetries: 1, DialTimeout: 200 * time.Millisecond,
-		ContextTimeoutEnabled: true, DisableIdentity: true,
-	}))
+	return dialURL(t, "redis://"+sentinels[0]+"?"+url.Values{"addr": sentinels[1:], "master_name": {master}}.Encode())
 }
 
 // closing has a client closed at the end of the test.
 func closing[C interface{ Close() error }](t testing.TB, client C) C {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 			t.Errorf("close a client: %v", err)

@@ -3,6 +3,7 @@ package goredis_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ func rulesOf(t testing.TB, n int, key string) []ratelimit.Charge {
 	t.Helper()
 	var charges []ratelimit.Charge
 	for i := range n {
-		charges = append(charges, chargeOf(limitOf(t, fmt.Sprint("rule", i), algorithms[i%len(algorithms)], 1000, time.Hour), key))
+		charges = append(charges, chargeOf(limitOf(t, fmt.Sprint("rule", i), algorithms[i%len(algorithms)], 1000, year), key))
 	}
 	return charges
 }
@@ -31,13 +32,15 @@ func TestCallIsOneRoundTrip(t *testing.T) {
 	for _, rules := range []int{1, 3, 32} {
 		charges := rulesOf(t, rules, "k")
 		m.reset()
-		before := proxy.Stats().RoundTrips
-		take(t, b, charges...)
-		if trips := proxy.Stats().RoundTrips - before; trips != 1 {
-			t.Errorf("a call of %d rules takes %d round trips, want 1", rules, trips)
-		}
-		if n := scripts(m.all(t)); n != 1 {
-			t.Errorf("a call of %d rules takes %d scripts, want 1", rules, n)
+		asked := 0
+		redistest.Eventually(t, 10*time.Second, "a round trip a call, beside those of the start", func() bool {
+			before := proxy.Stats().RoundTrips
+			take(t, b, charges...)
+			asked++
+			return proxy.Stats().RoundTrips-before == 1
+		})
+		if n := scripts(m.all(t)); n != asked {
+			t.Errorf("%d calls of %d rules take %d scripts, want as many", asked, rules, n)
 		}
 	}
 }
@@ -75,7 +78,7 @@ func TestCallersShareRoundTrips(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
-			if err := b.Take(context.Background(), []ratelimit.Charge{chargeOf(limit, fmt.Sprint(i%10))}, make([]ratelimit.Verdict, 1)); err != nil {
+			if err := b.Take(context.Background(), []ratelimit.Charge{chargeOf(limit, strconv.Itoa(i%10))}, make([]ratelimit.Verdict, 1)); err != nil {
 				t.Errorf("Take: %v", err)
 			}
 		})
@@ -127,7 +130,7 @@ func TestFlushedScriptsChargeOnce(t *testing.T) {
 	} {
 		t.Run(on.name, func(t *testing.T) {
 			for _, a := range algorithms {
-				limit := limitOf(t, "flushed by "+on.name, a, 1000, 366*24*time.Hour)
+				limit := limitOf(t, "flushed by "+on.name, a, 1000, year)
 				flood(t, on.b, limit, callers)
 				for _, s := range on.servers {
 					s.Do("SCRIPT", "FLUSH")
@@ -147,7 +150,7 @@ func TestFlushedScriptsChargeOnce(t *testing.T) {
 // Several rules of one call, on all masters, one of which lacks the script.
 func TestFlushedScriptOfOneRule(t *testing.T) {
 	c := redistest.StartCluster(t, redistest.Replicas(0))
-	b, limit := open(t, dialCluster(t, c.Addrs())), limitOf(t, "b", ratelimit.FixedWindow, 1000, 366*24*time.Hour)
+	b, limit := open(t, dialCluster(t, c.Addrs())), limitOf(t, "b", ratelimit.FixedWindow, 1000, year)
 	var charges []ratelimit.Charge
 	for _, keys := range masterKeys(c, 3) {
 		for _, key := range keys {
