@@ -111,7 +111,7 @@ func flushScripts(servers ...*redistest.Server) (stop func()) {
 	}
 }
 
-// finish ends a fleet that went through trouble.
+// finishChaos ends a fleet that went through trouble.
 func finishChaos(t *testing.T, f *fleet, w workload, j journal, losses int64, servers ...*redistest.Server) {
 	t.Helper()
 	got := f.stop()
