@@ -37,12 +37,10 @@ const (
 // long a decision takes its caller, in ns, and how many objects it allocates.
 //
 // The figure is the median of those parts in which every worker had a processor
-// from beginning to end. If there is none, not even in a repetition, it is the
-// median of all.
+// from beginning to end. If there is none, not even in a repetition, it is NaN.
 func Time(slice Slice, workers ...Batch) (nanos, allocations float64, err error) {
 	for range tries {
-		var undisturbed bool
-		if nanos, allocations, undisturbed, err = timeOnce(slice, workers); undisturbed || err != nil {
+		if nanos, allocations, err = timeOnce(slice, workers); err != nil || !math.IsNaN(nanos) {
 			break
 		}
 	}
@@ -55,7 +53,7 @@ type lap struct {
 	begin, end time.Duration // since the workers met
 }
 
-func timeOnce(slice Slice, workers []Batch) (nanos, allocations float64, undisturbed bool, err error) {
+func timeOnce(slice Slice, workers []Batch) (nanos, allocations float64, err error) {
 	laps, errs := make([][]lap, len(workers)), make([]error, len(workers))
 	m := meeting{expected: int32(len(workers))}
 	var finished sync.WaitGroup
@@ -72,16 +70,15 @@ func timeOnce(slice Slice, workers []Batch) (nanos, allocations float64, undistu
 	total := 0
 	for i := range workers {
 		if errs[i] != nil {
-			return 0, 0, false, errs[i]
+			return 0, 0, errs[i]
 		}
 		for _, l := range laps[i] {
 			total += l.decisions
 		}
 	}
 	objects := float64(after.Mallocs-before.Mallocs) / float64(total)
-	nanos, undisturbed = slice.judge(laps)
 	// The goroutines are a few objects too, among thousands of decisions.
-	return nanos, math.Round(objects*100) / 100, undisturbed, nil
+	return slice.judge(laps), math.Round(objects*100) / 100, nil
 }
 
 // A meeting has workers begin together.
@@ -130,29 +127,20 @@ func (work Batch) laps(start time.Time, slice Slice, laps []lap) ([]lap, error) 
 	return laps, nil
 }
 
-// judge returns the median over the parts of a slice, and whether it is that of
-// undisturbed ones.
-func (slice Slice) judge(laps [][]lap) (nanos float64, undisturbed bool) {
-	var good, all []float64
+// judge returns the median over the undisturbed parts of a slice.
+func (slice Slice) judge(laps [][]lap) float64 {
+	var undisturbed []float64
 	for i := range slice.Parts {
 		from := slice.Warm + time.Duration(i)*part
 		rate, onTime := 0.0, true
 		for _, worker := range laps {
 			l := worker[i+1]
 			rate += float64(l.decisions) / float64(max(l.end-l.begin, 1))
-			onTime = onTime && l.begin-from < late && l.end-from-part < late
+			onTime = onTime && l.decisions > 0 && l.begin-from < late && l.end-from-part < late
 		}
-		if rate == 0 {
-			continue // no worker had a processor
-		}
-		value := float64(len(laps)) / rate
-		all = append(all, value)
 		if onTime {
-			good = append(good, value)
+			undisturbed = append(undisturbed, float64(len(laps))/rate)
 		}
 	}
-	if good == nil {
-		return Median(all), false
-	}
-	return Median(good), true
+	return Median(undisturbed)
 }
