@@ -16,6 +16,7 @@ import (
 // that the budget only has to leave room for a slow machine.
 func opener(client redis.UniversalClient) backendtest.Open {
 	return func(t *testing.T, now func() time.Time) ratelimit.Backend {
+		t.Helper()
 		b, err := goredis.New(client, goredis.WithClock(now), goredis.WithBudget(10*time.Second))
 		if err != nil {
 			t.Fatal(err)

@@ -115,10 +115,11 @@ func (b *Backend) beat(id string, lives bool) (int, error) {
 
 // call calls a script on the server, or on that which has its slot now, by hash
 // or, where it is missing, in full.
-func (s *server) call(ctx context.Context, arguments func(full bool) []any) (command, error) {
+func (s *server) call(ctx context.Context, arguments func(full bool) []any) (cmd command, err error) {
+	defer recovered(&err)
 	client := s.client
-	cmd := command{redis.NewCmd(ctx, arguments(false)...)}
-	err := client.Process(ctx, cmd)
+	cmd = command{redis.NewCmd(ctx, arguments(false)...)}
+	err = client.Process(ctx, cmd)
 	if isRedirect(err) && s.moved != nil {
 		client = s.moved
 		cmd = command{redis.NewCmd(ctx, arguments(false)...)}

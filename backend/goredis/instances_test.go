@@ -47,6 +47,7 @@ func often() Option {
 }
 
 func testInstances(t *testing.T, url string) {
+	t.Helper()
 	l := limit(t, "b", 10, time.Minute)
 	var fleet []*Backend
 	for range 3 {

@@ -70,14 +70,15 @@ func (b *Backend) reset(ctx context.Context, key []byte, limits []*ratelimit.Lim
 }
 
 // unlink removes keys of one slot and returns how many there were.
-func (s *server) unlink(ctx context.Context, keys []string) (int, error) {
+func (s *server) unlink(ctx context.Context, keys []string) (n int, err error) {
+	defer recovered(&err)
 	args := make([]any, 0, 1+len(keys))
 	args = append(args, "unlink")
 	for _, key := range keys {
 		args = append(args, key)
 	}
 	cmd := command{redis.NewCmd(ctx, args...)}
-	err := s.client.Process(ctx, cmd)
+	err = s.client.Process(ctx, cmd)
 	if isRedirect(err) && s.moved != nil {
 		cmd = command{redis.NewCmd(ctx, args...)}
 		err = s.moved.Process(ctx, cmd)

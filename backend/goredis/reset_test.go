@@ -1,9 +1,11 @@
 package goredis
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 )
 
 func testReset(t *testing.T, url string) {
+	t.Helper()
 	b := opened(t, url)
 	buckets := []*ratelimit.Limit{limit(t, "first", 1, time.Hour), limit(t, "second", 1, time.Hour), limit(t, "never used", 1, time.Hour)}
 	alice, bob := Key(Text("alice")), Key(Text("bob"))
@@ -68,6 +71,33 @@ func TestResetWhenNobodyAnswers(t *testing.T) {
 	}
 }
 
+// The patterns of docs/redis.md find a caller's buckets, and nobody else's.
+func TestScanFindsACaller(t *testing.T) {
+	s := redistest.Shared(t)
+	b := opened(t, s.URL())
+	l := limit(t, "b", 10, time.Hour)
+	for _, key := range [][]byte{
+		Key(Text("alice")), Key(Text("alice2")), Key(Text("ali"), Text("alice")), Key(Text("a*")), Key(Header("alice")), nil,
+	} {
+		took(t, b, l, key)
+	}
+	for pattern, want := range map[string][]string{
+		"rl:{=alice}:*":   {"rl:{=alice}:b:t"},
+		"rl:{*=alice*}:*": {"rl:{=ali,=alice}:b:t", "rl:{=alice2}:b:t", "rl:{=alice}:b:t"},
+		"rl:{=a%2A}:*":    {"rl:{=a%2A}:b:t"},
+		"rl:{~b}:*":       {"rl:{~b}:b:t"},
+	} {
+		var got []string
+		for scan := s.Client().Scan(t.Context(), 0, pattern, 1000).Iterator(); scan.Next(t.Context()); {
+			got = append(got, scan.Val())
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("SCAN MATCH %s: got %q, want %q", pattern, got, want)
+		}
+	}
+}
+
 // A recorder keeps the keys that it is asked for.
 type recorder struct {
 	ratelimit.Backend
@@ -99,8 +129,11 @@ func TestKeyIsTheLimiters(t *testing.T) {
 		source string
 		part   Part
 	}{
-		{"principal", Text("alice")}, {"attr:long", Text(long)}, {"attr:none", Missing()},
-		{"metadata:x-key", Header("secret", "other")}, {"ip", IP(netip.MustParsePrefix("2001:db8:0:1::/64"))},
+		{"principal", Text("alice")},
+		{"attr:long", Text(long)},
+		{"attr:none", Missing()},
+		{"metadata:x-key", Header("secret", "other")},
+		{"ip", IP(netip.MustParsePrefix("2001:db8:0:1::/64"))},
 	} {
 		part, err := ratelimit.ParseKeyPart(test.source)
 		if err != nil {
@@ -128,7 +161,7 @@ func TestKeyIsTheLimiters(t *testing.T) {
 		t.Fatalf("%d charges, want %d", len(r.keys), len(want))
 	}
 	for i, key := range r.keys {
-		if string(key) != string(want[i]) {
+		if !bytes.Equal(key, want[i]) {
 			t.Errorf("key of %v: got %q, the limiter's is %q", rules[i].Key, want[i], key)
 		}
 	}

@@ -3,6 +3,7 @@ package goredis
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -119,10 +120,10 @@ func (j *judgement) common(byContext bool, dialTries, pool int) {
 		j.slow = append(j.slow, fault{"ContextTimeoutEnabled", "true", "false: each stall of Redis would drop connections"})
 	}
 	if dialTries > 1 {
-		j.slow = append(j.slow, fault{"DialerRetries", fmt.Sprint(dialTries), "1: a refused connection would look like a silent one"})
+		j.slow = append(j.slow, fault{"DialerRetries", strconv.Itoa(dialTries), "1: a refused connection would look like a silent one"})
 	}
 	if pool < flightsPerServer+1 {
-		j.slow = append(j.slow, fault{"PoolSize", fmt.Sprint(pool), fmt.Sprint(flightsPerServer+1, " or more: adjustments would wait for decisions")})
+		j.slow = append(j.slow, fault{"PoolSize", strconv.Itoa(pool), strconv.Itoa(flightsPerServer+1) + " or more: adjustments would wait for decisions"})
 	}
 }
 

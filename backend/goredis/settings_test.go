@@ -129,6 +129,7 @@ func (d *deaf) set(now bool) {
 // Whatever the client's settings, a decision ends within its budget while the
 // server is silent; how soon decisions are made again is the socket's timeout.
 func TestSilentServerAndSettings(t *testing.T) {
+	t.Parallel()
 	for _, read := range []time.Duration{time.Second, 2 * time.Second} {
 		t.Run(read.String(), func(t *testing.T) {
 			t.Parallel()
@@ -176,6 +177,43 @@ func TestSilentServerAndSettings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A cold pool whose connections take longer to open than a decision may take
+// becomes warm, and is not dialled for by each call that comes meanwhile.
+func TestColdPoolIsNotStormed(t *testing.T) {
+	const handshake, budget = 60 * time.Millisecond, 20 * time.Millisecond
+	built := newClient(t, redistest.Start(t).URL()).(*redis.Client)
+	o := *built.Options()
+	var dials atomic.Int64
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dials.Add(1)
+		time.Sleep(handshake)
+		var dialer net.Dialer
+		return dialer.DialContext(ctx, network, addr)
+	}
+	b, err := goredis.New(closing(t, redis.NewClient(&o)), goredis.WithLogger(silence(t)), goredis.WithBudget(budget))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.Close() }()
+	l := burstOf(t, "b", 1e6, 1e6)
+	var calls sync.WaitGroup
+	ticker := time.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	for range 300 {
+		<-ticker.C
+		calls.Go(func() {
+			_ = b.Take(context.Background(), []ratelimit.Charge{chargeOf(l, "a")}, make([]ratelimit.Verdict, 1))
+		})
+	}
+	calls.Wait()
+	if n := dials.Load(); n > int64(2*o.PoolSize) {
+		t.Errorf("%d connections were dialled, want at most %d: twice the pool", n, 2*o.PoolSize)
+	}
+	redistest.Eventually(t, 5*time.Second, "a decision from the warm pool", func() bool {
+		return b.Take(t.Context(), []ratelimit.Charge{chargeOf(l, "a")}, make([]ratelimit.Verdict, 1)) == nil
+	})
 }
 
 // With retries of the client on, and a read timeout that strikes after the
