@@ -62,7 +62,9 @@ func (f *fleet) join(b *Backend) {
 			select {
 			case <-ticker.C:
 			case <-b.behind.ctx.Done():
-				_, _ = b.beat(id, false) // else the others count it for a while
+				if f.heard {
+					_, _ = b.beat(id, false) // else the others count it for a while
+				}
 				return
 			}
 		}
