@@ -89,8 +89,12 @@ func flushScripts(servers ...*redistest.Server) (stop func()) {
 		clients := make([]*redis.Client, len(servers))
 		for i, s := range servers {
 			clients[i] = redis.NewClient(&redis.Options{Addr: s.Addr, DialerRetries: 1, MaintNotificationsConfig: quietly(), DisableIdentity: true})
-			defer func() { _ = clients[i].Close() }() // its server may be down
 		}
+		defer func() {
+			for _, c := range clients {
+				_ = c.Close() // its server may be down
+			}
+		}()
 		for tick := time.NewTicker(100 * time.Millisecond); ; {
 			select {
 			case <-ended:
