@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/protolimit/ratelimit"
 )
@@ -21,6 +22,7 @@ func (r *reader) meetings(s *service) {
 		r.unmet(m)
 		r.count(m)
 		r.cover(m)
+		r.coverTogether(m)
 		for _, rule := range m.own {
 			r.fields(rule, meets[rule])
 		}
@@ -75,6 +77,43 @@ func (r *reader) cover(m *method) {
 			r.add(at, "cost", m.costAt.value, fmt.Sprintf("want at most %d, the most that the rule can grant at once", most))
 		}
 	}
+}
+
+// coverTogether notes rules that charge one bucket more in each call than it can
+// ever grant: charges of rules that share a bucket and have the same key add up.
+func (r *reader) coverTogether(m *method) {
+	cost := max(m.cost.Units, 1) // the least, if it is a field's
+	for _, met := range m.met {
+		share, last := together(m.met, met)
+		most, n := met.Most(), int64(len(share))
+		if !last || n < 2 || met.Rate.Window == 0 || most == 0 || cost > most || cost*n <= most {
+			continue
+		}
+		rules := strings.Join(share, " and ")
+		if at := m.costAt; at != nil && m.costPath == nil && most >= n {
+			r.add(at.place, "cost", at.value, fmt.Sprintf(
+				"want at most %d: %s charge bucket %q together, which can grant %d at once", most/n, rules, met.Bucket, most))
+			continue
+		}
+		r.add(met.place, "bucket", strconv.Quote(met.Bucket), fmt.Sprintf(
+			"want another one: on %s %s charge it together, and it can grant %d at once", m.name, rules, most))
+	}
+}
+
+// together names the rules that charge the same bucket as use in each call, and
+// tells whether use is the last of them.
+func together(all []*met, use *met) (share []string, last bool) {
+	if use.Bucket == "" {
+		return nil, false
+	}
+	same := func(a, b keyPart) bool { return a.ok && b.ok && a.Source == b.Source && a.Name == b.Name }
+	for _, other := range all {
+		if other.Bucket == use.Bucket && other.Algorithm == use.Algorithm && slices.EqualFunc(other.parts, use.parts, same) {
+			share = append(share, other.place.rule)
+			last = other == use
+		}
+	}
+	return share, last
 }
 
 // distinct notes rules of one name that meet on one method, each once.
