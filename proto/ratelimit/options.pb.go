@@ -113,6 +113,8 @@ const (
 	// Not to be written: leave the field out for LOCAL.
 	Rule_ON_UNAVAILABLE_UNSPECIFIED Rule_OnUnavailable = 0
 	// This process's own bucket decides, at its share of the limit. The default.
+	// Where the backend has no fallback, the call is served, and observed as
+	// unlimited.
 	Rule_LOCAL Rule_OnUnavailable = 1
 	// The rule passes.
 	Rule_ALLOW Rule_OnUnavailable = 2
@@ -199,7 +201,9 @@ type Rule struct {
 	// A bucket's name, to share it: rules that state the same one are charged to
 	// the same state, also across methods, services and files. Letters as in
 	// name, and dots. They must agree in algorithm, rate, burst and in the number
-	// and kind of their key parts. Left out: the rule has buckets of its own.
+	// and kind of their key parts. Charges of rules that meet on one method and
+	// find the same bucket add up: two rules of one bucket and key charge it twice.
+	// Left out: the rule has buckets of its own.
 	Bucket *string `protobuf:"bytes,6,opt,name=bucket,proto3,oneof" json:"bucket,omitempty"`
 	// Left out: LOCAL.
 	OnUnavailable *Rule_OnUnavailable `protobuf:"varint,7,opt,name=on_unavailable,json=onUnavailable,proto3,enum=ratelimit.Rule_OnUnavailable,oneof" json:"on_unavailable,omitempty"`
