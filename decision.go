@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// A Decision is the answer for one call. It is read-only, belongs to the
-// goroutine that called [Limiter.Decide], and is not used after Done.
+// A Decision is the answer for one call. It is read-only, belongs to whoever
+// called [Limiter.Decide], and is not used after Done. Calls without rules share
+// one that is empty but for Binding.
 type Decision struct {
-	// Method is the call's full method name.
+	// Method is the call's full method name, or "" for a call without rules.
 	Method string
 	// Outcome is what becomes of the call.
 	Outcome Outcome
@@ -57,7 +58,8 @@ func (d *Decision) Missing(i int) bool {
 	return d.plan != nil && d.key.missing&d.plan.keys[i].mask != 0
 }
 
-// Cost is what the call was charged for, in units, or 0 without rules.
+// Cost is what the call asks of each rule, in units; 0 if there are none or a key
+// function panicked.
 func (d *Decision) Cost() int64 {
 	if len(d.charges) == 0 {
 		return 0
@@ -67,27 +69,26 @@ func (d *Decision) Cost() int64 {
 
 // Done ends the decision, after the handler or instead of it, with the status
 // of the call. If the call was charged and its method gives charges back on
-// this code, it does so, even if ctx has ended. Done is called at most once;
-// without it nothing leaks, but nothing is given back or used again.
-func (d *Decision) Done(ctx context.Context, code Code) error {
+// this code, it does so, even if ctx has ended; if the backend cannot, the
+// [Observer] and the log are told. Done is called at most once; without it
+// nothing leaks, but nothing is given back or used again.
+func (d *Decision) Done(ctx context.Context, code Code) {
 	if d.plan == nil {
-		return nil
+		return
 	}
-	var err error
 	if d.Outcome == OutcomeAllowed && d.plan.refunds(code) {
-		err = d.refund(context.WithoutCancel(ctx))
+		d.refund(context.WithoutCancel(ctx))
 	}
 	d.limiter.release(d)
-	return err
 }
 
-func (d *Decision) refund(ctx context.Context) error {
+func (d *Decision) refund(ctx context.Context) {
 	d.deltas = d.deltas[:0]
 	for i := range d.charges {
 		c := &d.charges[i]
 		d.deltas = append(d.deltas, Delta{Limit: c.Limit, Key: c.Key, Cost: c.Cost, Units: -c.Cost, Receipt: d.Verdicts[i].Receipt})
 	}
-	return d.limiter.backend.Adjust(ctx, d.deltas)
+	d.limiter.refunded(ctx, d, d.limiter.backend.Adjust(ctx, d.deltas))
 }
 
 // judge sets the outcome and the binding rule from the verdicts.

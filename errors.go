@@ -15,7 +15,8 @@ var ErrUnavailable = errors.New("ratelimit: backend unavailable")
 var ErrBackendBug = fmt.Errorf("%w: bug or set-up", ErrUnavailable)
 
 // ErrKeyFunc is wrapped by the error of a call whose key function or generated
-// getter panicked. The call was not decided and nothing was charged.
+// getter panicked. The call was not decided and nothing was charged; the error's
+// text has the panic and its stack.
 var ErrKeyFunc = errors.New("ratelimit: key function panicked")
 
 // A RuleError is a rule that cannot be used. It comes from [New], [Merge],

@@ -36,7 +36,7 @@ func Example() {
 	for range 2 {
 		d := limiter.Decide(ctx, &ratelimit.Call{Method: "/acme.pay.v1.Payments/Charge"})
 		fmt.Println(d.Outcome, d.Policy())
-		_ = d.Done(ctx, 0)
+		d.Done(ctx, 0)
 	}
 	// Output:
 	// allowed "burst";q=1;w=3600

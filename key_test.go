@@ -167,9 +167,7 @@ func TestHeadersAreStoredAsHashes(t *testing.T) {
 		if whole := d.key.bytes[:cap(d.key.bytes)]; bytes.Contains(whole, []byte("secret")) {
 			t.Errorf("the value lingers in the buffer: %q", whole)
 		}
-		if err := d.Done(context.Background(), 0); err != nil {
-			t.Error(err)
-		}
+		d.Done(context.Background(), 0)
 	}
 }
 

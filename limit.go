@@ -31,12 +31,15 @@ type Limit struct {
 const coarseBurst = 1 << 32
 
 // NewLimit returns the Limit of a rule whose buckets have the given name, which
-// is any text; buckets of equal name, algorithm and key are one. A rule's Name,
-// Key, Bucket and Scope do not matter here. A [*RuleError] says which number is
-// out of range.
+// is any text; buckets of equal name, algorithm and key are one. A rule's Key,
+// Bucket and Scope do not matter here, and its Name may be empty. A [*RuleError]
+// says which number is out of range.
 func NewLimit(bucket string, rule Rule) (*Limit, error) {
 	numbers := rule
-	numbers.Name, numbers.Key, numbers.Bucket, numbers.Scope = "limit", nil, "", ScopeMethod
+	numbers.Key, numbers.Bucket, numbers.Scope = nil, "", ScopeMethod
+	if numbers.Name == "" {
+		numbers.Name = "limit"
+	}
 	if err := numbers.Check(); err != nil {
 		return nil, err
 	}

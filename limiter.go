@@ -26,7 +26,7 @@ type Limiter struct {
 	proxies    []netip.Prefix
 	ipv6Prefix int
 	logger     *slog.Logger
-	warned     atomic.Uint64 // bit s: a call lacked a part of source s
+	warned     atomic.Uint32 // bit o: a call ended with outcome o; 31: by a bug; 30: a refund failed
 	decisions  sync.Pool     // of *Decision
 }
 
@@ -46,6 +46,9 @@ var exemptServices = []string{
 func New(table Table, backend Backend, opts ...Option) (*Limiter, error) {
 	c := config{ipv6Prefix: 64, logger: slog.Default()}
 	for _, o := range opts {
+		if o == nil {
+			return nil, errors.New("ratelimit: New: an option is nil, want one of the With functions")
+		}
 		if err := o.apply(&c); err != nil {
 			return nil, err
 		}
@@ -70,15 +73,15 @@ func New(table Table, backend Backend, opts ...Option) (*Limiter, error) {
 
 // plan prepares the methods of the table and the default rules.
 func (l *Limiter) plan(table Table, c *config) error {
-	for i := range table {
-		m := &table[i]
+	for _, m := range table {
+		m.Rules = cloneRules(m.Rules) // what the caller does to the table later is its own
 		if len(m.Rules) == 0 {
 			if m.Exempt {
 				l.methods[m.Name] = nil
 			}
 			continue
 		}
-		p, err := newPlan(m, c, func(r *Rule) string { return BucketName(m.Name, r) })
+		p, err := newPlan(&m, c, func(r *Rule) string { return BucketName(m.Name, r) })
 		if err != nil {
 			return err
 		}
@@ -88,7 +91,7 @@ func (l *Limiter) plan(table Table, c *config) error {
 		return nil
 	}
 	// Checked as one more method of the table, since they may share its buckets.
-	m := Method{Name: "/default/rules", Rules: c.defaults}
+	m := Method{Name: "/default/rules", Rules: cloneRules(c.defaults)}
 	_, err := Merge(table, Table{m})
 	if err == nil {
 		l.defaults, err = newPlan(&m, c, func(r *Rule) string {
@@ -138,11 +141,11 @@ func (l *Limiter) Decide(ctx context.Context, call *Call) *Decision {
 	} else {
 		d.judge()
 	}
-	if d.key.missing != 0 {
-		l.warnMissing(d)
+	if d.key.missing != 0 || d.Err != nil {
+		l.warn(ctx, d)
 	}
-	if l.observer != nil {
-		l.observer.ObserveDecision(ctx, d)
+	if l.observer.Decision != nil {
+		l.observer.Decision(ctx, d)
 	}
 	return d
 }
@@ -222,18 +225,43 @@ func classify(ctx context.Context, err error, p *plan) (Outcome, error) {
 	return OutcomeUnlimited, err
 }
 
-// warnMissing warns once for each source of key parts that calls may lack:
-// callers without the part share one bucket, which is rarely what was meant.
-func (l *Limiter) warnMissing(d *Decision) {
-	for i := range d.plan.parts {
-		part := &d.plan.parts[i]
-		if d.key.missing&(1<<i) == 0 {
-			continue
+// warn tells the operator, once for each cause, of what a decision lacked: a key
+// part, by which callers without it share one bucket, which is rarely what was
+// meant; or a verdict. Observers see every case.
+func (l *Limiter) warn(ctx context.Context, d *Decision) {
+	if unseen := d.key.missing &^ d.plan.missed.Load(); unseen != 0 {
+		unseen &^= d.plan.missed.Or(unseen)
+		for i := range d.plan.parts {
+			if unseen&(1<<i) != 0 {
+				l.logger.WarnContext(ctx, "ratelimit: a call lacks a part of its key: all such calls share one bucket",
+					"method", d.Method, "part", d.plan.parts[i].String())
+			}
 		}
-		if bit := uint64(1) << part.Source; l.warned.Or(bit)&bit == 0 {
-			l.logger.Warn("ratelimit: a call lacks a part of its key: all such calls share one bucket",
-				"method", d.Method, "part", part.String())
-		}
+	}
+	if d.Err == nil || d.Outcome == OutcomeCanceled {
+		return
+	}
+	cause := uint32(1) << d.Outcome
+	if errors.Is(d.Err, ErrBackendBug) {
+		cause = 1 << 31
+	}
+	if l.first(cause) {
+		l.logger.ErrorContext(ctx, "ratelimit: a call was not decided; the next ones for this cause are not logged",
+			"method", d.Method, "outcome", d.Outcome.String(), "error", d.Err)
+	}
+}
+
+// first tells whether this is the first time that a cause is to be logged.
+func (l *Limiter) first(cause uint32) bool { return l.warned.Or(cause)&cause == 0 }
+
+// refunded tells whoever should know that a charge was given back, or was not.
+func (l *Limiter) refunded(ctx context.Context, d *Decision, err error) {
+	if err != nil && l.first(1<<30) {
+		l.logger.ErrorContext(ctx, "ratelimit: a charge was not given back; the next ones are not logged",
+			"method", d.Method, "error", err)
+	}
+	if l.observer.Refund != nil {
+		l.observer.Refund(ctx, d, err)
 	}
 }
 
@@ -245,6 +273,8 @@ func (l *Limiter) release(d *Decision) {
 	d.plan = nil
 	if cap(d.key.bytes) > maxKept { // one large field or header
 		d.key.bytes = nil
+		clear(d.charges)
+		clear(d.deltas)
 	}
 	l.decisions.Put(d)
 }

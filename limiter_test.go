@@ -22,7 +22,12 @@ type seen struct {
 
 type recorder struct{ decisions []seen }
 
-func (r *recorder) ObserveDecision(_ context.Context, d *Decision) {
+// observe returns an observer that records.
+func (r *recorder) observe() Option {
+	return WithObserver(Observer{Decision: r.saw})
+}
+
+func (r *recorder) saw(_ context.Context, d *Decision) {
 	r.decisions = append(r.decisions, seen{d.Method, d.Outcome, d.Missing(0), d.Err})
 }
 
@@ -117,7 +122,7 @@ func TestOutcomesStayApart(t *testing.T) {
 			rules = append(rules, Rule{Name: fmt.Sprintf("r%d", i), Rate: Rate{10, time.Second}, OnUnavailable: on})
 		}
 		var r recorder
-		l := newLimiter(t, &fakeBackend{take: func(context.Context, []Charge, []Verdict) error { return c.err }}, table(method("/a.S/M", rules...)), WithObserver(&r))
+		l := newLimiter(t, &fakeBackend{take: func(context.Context, []Charge, []Verdict) error { return c.err }}, table(method("/a.S/M", rules...)), r.observe())
 		d := l.Decide(c.ctx, &Call{Method: "/a.S/M"})
 		if d.Outcome != c.outcome || d.Allowed() != c.allowed || len(d.Verdicts) != 0 || d.Quota() != "" || d.RetryAfter() != 0 {
 			t.Errorf("%s: %v, allowed %t, verdicts %v; want %v, %t and none", c.name, d.Outcome, d.Allowed(), d.Verdicts, c.outcome, c.allowed)
@@ -151,7 +156,7 @@ func TestPanickingFunctionFailsItsCallAlone(t *testing.T) {
 	}}, table(
 		method("/a.S/Principal", part(SourcePrincipal, "")), method("/a.S/Attr", part(SourceAttr, "tier")), method("/a.S/Field", field),
 		Method{Name: "/a.S/Cost", Rules: []Rule{good()}, Cost: Cost{Path: "n", Field: func(any) int64 { panic("boom") }}},
-	), WithPrincipal(broken), WithAttr("tier", broken), WithObserver(&r))
+	), WithPrincipal(broken), WithAttr("tier", broken), r.observe())
 	for i, name := range []string{"/a.S/Principal", "/a.S/Attr", "/a.S/Field", "/a.S/Cost"} {
 		d := l.Decide(context.Background(), &Call{Method: name})
 		if d.Outcome != OutcomeFailed || d.Allowed() || !errors.Is(d.Err, ErrKeyFunc) || !strings.Contains(d.Err.Error(), "boom") {
@@ -160,9 +165,7 @@ func TestPanickingFunctionFailsItsCallAlone(t *testing.T) {
 		if len(r.decisions) != i+1 || r.decisions[i].outcome != OutcomeFailed || r.decisions[i].method != name {
 			t.Errorf("%s: the observer saw %v", name, r.decisions)
 		}
-		if err := d.Done(context.Background(), 13); err != nil {
-			t.Error(err)
-		}
+		d.Done(context.Background(), 13)
 	}
 }
 
@@ -179,7 +182,7 @@ func TestMissingPartIsSharedObservedAndLimited(t *testing.T) {
 		return nil
 	}}, table(method("/a.S/M", Rule{Name: "r", Rate: Rate{10, time.Second}, Key: []KeyPart{{Source: SourcePrincipal}}})),
 		WithPrincipal(func(ctx context.Context) (string, bool) { return "alice", ctx.Value(known{}) != nil }),
-		WithObserver(&r), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		r.observe(), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	for range 3 {
 		l.Decide(context.Background(), &Call{Method: "/a.S/M"})
 	}
@@ -194,6 +197,27 @@ func TestMissingPartIsSharedObservedAndLimited(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "part=principal"); n != 1 {
 		t.Errorf("warned %d times, want once:\n%s", n, &log)
+	}
+}
+
+// TestCallsWithoutAVerdictAreLoggedOnceEach: a panic, an outage and a bug leave a
+// trace without an observer too, but do not flood the log.
+func TestCallsWithoutAVerdictAreLoggedOnceEach(t *testing.T) {
+	var log bytes.Buffer
+	var err error
+	l := newLimiter(t, &fakeBackend{take: func(context.Context, []Charge, []Verdict) error { return err }}, table(
+		method("/a.S/M", good()),
+		method("/a.S/Panics", Rule{Name: "r", Rate: Rate{10, time.Second}, Key: []KeyPart{{Source: SourcePrincipal}}}),
+	), WithPrincipal(func(context.Context) (string, bool) { panic("boom") }), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	log.Reset()
+	for _, err = range []error{ErrUnavailable, ErrBackendBug, ErrUnavailable, nil, ErrBackendBug} {
+		l.Decide(context.Background(), &Call{Method: "/a.S/M"})
+		l.Decide(context.Background(), &Call{Method: "/a.S/Panics"})
+	}
+	for text, want := range map[string]int{"boom": 1, "bug or set-up": 1, "outcome=unlimited": 2, "level=ERROR": 3} {
+		if n := strings.Count(log.String(), text); n != want {
+			t.Errorf("%q stands %d times in the log, want %d:\n%s", text, n, want, &log)
+		}
 	}
 }
 
@@ -237,9 +261,9 @@ func TestMethodWithoutRulesIsNotLimited(t *testing.T) {
 	l := newLimiter(t, &fakeBackend{take: func(context.Context, []Charge, []Verdict) error {
 		t.Error("the backend was asked")
 		return nil
-	}}, table(method("/a.S/M", good())), WithObserver(&r))
+	}}, table(method("/a.S/M", good())), r.observe())
 	d := l.Decide(context.Background(), &Call{Method: "/a.S/Other"})
-	if !d.Allowed() || d.Binding != -1 || d.Policy() != "" || d.Quota() != "" || d.RetryAfter() != 0 || d.Cost() != 0 || d.Done(context.Background(), 0) != nil {
+	if !d.Allowed() || d.Binding != -1 || d.Policy() != "" || d.Quota() != "" || d.RetryAfter() != 0 || d.Cost() != 0 {
 		t.Errorf("decision is %+v, want allowed and empty", d)
 	}
 	if len(r.decisions) != 0 {
@@ -258,8 +282,8 @@ func TestDoneGivesBackOnTheCodesThatSaySo(t *testing.T) {
 		takeErr error
 		want    string
 	}{
-		{"named", []Code{14, 0}, 14, Verdict{Allowed: true, Receipt: Receipt{At: 7}}, nil, "[/a.S/M#burst k -3 of 3 at 7]"},
-		{"OK", []Code{14, 0}, 0, Verdict{Allowed: true, Receipt: Receipt{At: 7}}, nil, "[/a.S/M#burst k -3 of 3 at 7]"},
+		{"named", []Code{14, 0}, 14, Verdict{Allowed: true, Receipt: Receipt{At: 7}}, nil, "[/a.S/M#burst k -3 of 3 at 7 observed]"},
+		{"OK", []Code{14, 0}, 0, Verdict{Allowed: true, Receipt: Receipt{At: 7}}, nil, "[/a.S/M#burst k -3 of 3 at 7 observed]"},
 		{"another", []Code{14}, 0, Verdict{Allowed: true}, nil, "[]"},
 		{"none named", nil, 14, Verdict{Allowed: true}, nil, "[]"},
 		{"beyond the codes", []Code{14}, 46, Verdict{Allowed: true}, nil, "[]"},
@@ -282,12 +306,81 @@ func TestDoneGivesBackOnTheCodesThatSaySo(t *testing.T) {
 		r := good()
 		r.Key = []KeyPart{{Source: SourcePrincipal}}
 		l := newLimiter(t, backend, table(Method{Name: "/a.S/M", Rules: []Rule{r}, Cost: Cost{Units: 3}, RefundOn: c.refund}), WithPrincipal(value("k", true)))
-		if err := l.Decide(left, &Call{Method: "/a.S/M"}).Done(left, c.code); err != nil {
-			t.Errorf("%s: %v: want the end of the call not to stop the refund", c.name, err)
+		l.observer.Refund = func(_ context.Context, d *Decision, err error) {
+			if err != nil || d.Method != "/a.S/M" {
+				t.Errorf("%s: %s: %v: want the end of the call not to stop the refund", c.name, d.Method, err)
+			}
+			got = append(got, "observed")
 		}
+		l.Decide(left, &Call{Method: "/a.S/M"}).Done(left, c.code)
 		if fmt.Sprint(got) != c.want {
 			t.Errorf("%s: gave back %v, want %s", c.name, got, c.want)
 		}
+	}
+}
+
+// TestFailedRefundIsSeen: a bug while giving back is nobody's answer, so the
+// observer and the log have to tell it.
+func TestFailedRefundIsSeen(t *testing.T) {
+	var log bytes.Buffer
+	var seen []error
+	backend := &fakeBackend{adjust: func(context.Context, []Delta) error { return ErrBackendBug }}
+	l := newLimiter(t, backend, table(Method{Name: "/a.S/M", Rules: []Rule{good()}, RefundOn: []Code{0}}),
+		WithObserver(Observer{Refund: func(_ context.Context, _ *Decision, err error) { seen = append(seen, err) }}),
+		WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	for range 2 {
+		l.Decide(context.Background(), &Call{Method: "/a.S/M"}).Done(context.Background(), 0)
+	}
+	if len(seen) != 2 || !errors.Is(seen[0], ErrBackendBug) || strings.Count(log.String(), "not given back") != 1 {
+		t.Errorf("the observer saw %v, want the bug twice; the log has\n%s\nwant it once", seen, &log)
+	}
+}
+
+// TestDefaultRulesAgreeWithTheTable: they may share its buckets.
+func TestDefaultRulesAgreeWithTheTable(t *testing.T) {
+	one, other := good(), good()
+	one.Bucket, other.Bucket, other.Rate.Count = "tenant", "tenant", 11
+	_, err := New(table(method("/a.S/M", one)), &fakeBackend{}, WithDefaultRules(other))
+	if want := `default rules: rule "burst": rate is "11/s", want "10/s" as in rule "burst" of /a.S/M, which shares bucket "tenant"`; err == nil || err.Error() != want {
+		t.Errorf("New: %v\nwant %s", err, want)
+	}
+}
+
+// TestMissingIsOfTheRule: a part that one rule lacks is not lacking in others.
+func TestMissingIsOfTheRule(t *testing.T) {
+	with := func(name string, parts ...KeyPart) Rule {
+		return Rule{Name: name, Rate: Rate{10, time.Second}, Key: parts}
+	}
+	ip, principal := KeyPart{Source: SourceIP}, KeyPart{Source: SourcePrincipal}
+	l := newLimiter(t, &fakeBackend{}, table(method("/a.S/M", with("a", ip), with("b", principal), with("c"), with("d", ip, principal))),
+		WithPrincipal(value("", false)))
+	d := l.Decide(context.Background(), &Call{Method: "/a.S/M", Transport: &fakeTransport{}})
+	for i, want := range []bool{false, true, false, true} {
+		if d.Missing(i) != want {
+			t.Errorf("rule %s: Missing is %t, want %t", d.Rules[i].Name, d.Missing(i), want)
+		}
+	}
+}
+
+// TestTheTableIsTheLimitersOwn: changing it afterwards changes nothing.
+func TestTheTableIsTheLimitersOwn(t *testing.T) {
+	tab := table(method("/a.S/M", Rule{Name: "r", Rate: Rate{10, time.Second}, Key: []KeyPart{{Source: SourceIP}}}))
+	l := newLimiter(t, &fakeBackend{}, tab)
+	tab[0].Rules[0].Name, tab[0].Rules[0].Key[0].Source = "changed", SourcePrincipal
+	if r := l.Decide(context.Background(), &Call{Method: "/a.S/M"}).Rules[0]; r.Name != "r" || r.Key[0].Source != SourceIP {
+		t.Errorf("the limiter's rule is now %+v", r)
+	}
+}
+
+// TestLargeKeysAreNotKept: one large field does not stay in the pool.
+func TestLargeKeysAreNotKept(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	r := Rule{Name: "r", Rate: Rate{10, time.Second}, Key: []KeyPart{{Source: SourceField, Name: "f", Class: ClassText, Field: textField}}}
+	l := newLimiter(t, &fakeBackend{}, table(method("/a.S/M", r)))
+	d := l.Decide(context.Background(), &Call{Method: "/a.S/M", Request: long})
+	d.Done(context.Background(), 0)
+	if cap(d.key.bytes) > maxKept || cap(d.charges[:1][0].Key) > maxKept {
+		t.Errorf("a decision in the pool holds %d bytes, want at most %d", max(cap(d.key.bytes), cap(d.charges[:1][0].Key)), maxKept)
 	}
 }
 
@@ -306,7 +399,9 @@ func TestNewErrors(t *testing.T) {
 		{table(method("x", good())), backend, nil, `x: method is "x", want /package.Service/Method`},
 		{keyed(KeyPart{Source: SourcePrincipal}), backend, nil, `/a.S/M: rule "r": key is "principal", want WithPrincipal among the options of New`},
 		{keyed(KeyPart{Source: SourceAttr, Name: "tier"}), backend, []Option{WithAttr("other", value("", true))}, `/a.S/M: rule "r": key is "attr:tier", want WithAttr("tier", ...) among the options of New`},
-		{nil, backend, []Option{WithPrincipal(nil)}, `ratelimit: WithPrincipal: function is nil, want one`},
+		{nil, backend, []Option{WithPrincipal(nil)}, `ratelimit: WithPrincipal: there is no function or two, want one`},
+		{nil, backend, []Option{WithPrincipal(value("", true)), WithPrincipal(value("", true))}, `ratelimit: WithPrincipal: there is no function or two, want one`},
+		{nil, backend, []Option{nil}, `ratelimit: New: an option is nil, want one of the With functions`},
 		{nil, backend, []Option{WithAttr("a b", value("", true))}, `ratelimit: WithAttr: name is "a b", want attr:NAME with a letter and up to 62 letters, digits, '_', '.' and '-'`},
 		{nil, backend, []Option{WithAttr("a", nil)}, `ratelimit: WithAttr: "a" has no function or two, want one`},
 		{nil, backend, []Option{WithAttr("a", value("", true)), WithAttr("a", value("", true))}, `ratelimit: WithAttr: "a" has no function or two, want one`},
@@ -314,7 +409,6 @@ func TestNewErrors(t *testing.T) {
 		{nil, backend, []Option{WithIPv6Prefix(129)}, `ratelimit: WithIPv6Prefix: bits is 129, want 1 to 128`},
 		{nil, backend, []Option{WithTrustedProxies(netip.Prefix{})}, `ratelimit: WithTrustedProxies: network is invalid Prefix, want a valid prefix such as 10.0.0.0/8`},
 		{nil, backend, []Option{WithClientIP(nil)}, `ratelimit: WithClientIP: function is nil, want one`},
-		{nil, backend, []Option{WithObserver(nil)}, `ratelimit: WithObserver: observer is nil, want one`},
 		{nil, backend, []Option{WithLogger(nil)}, `ratelimit: WithLogger: logger is nil, want one`},
 		{nil, backend, []Option{WithDefaultRules(Rule{Name: "g"})}, `default rules: rule "g": rate is "0/0s", want a window of 1ms to 366d`},
 	} {

@@ -5,13 +5,18 @@ import (
 	"strconv"
 )
 
-// An Observer sees each decision of a limiter, for metrics and logs. Calls of
-// methods that have no rules are not decided, and not seen.
-type Observer interface {
-	// ObserveDecision is called once a decision, in the goroutine of the call
-	// and before its handler: it must be quick. It must not keep d, which is
-	// used again. It is safe for concurrent use.
-	ObserveDecision(ctx context.Context, d *Decision)
+// An Observer sees what a limiter does, for metrics and logs. Its functions are
+// called in the goroutine of the call, must be quick and safe for concurrent use,
+// and must not keep the decision, which is used again. Those that are nil are not
+// called.
+type Observer struct {
+	// Decision is called once a decision, before the handler. Calls of methods
+	// without rules are not decided, and not seen.
+	Decision func(ctx context.Context, d *Decision)
+	// Refund is called when a charge was given back, as the method's RefundOn
+	// says, with nil; or, if it could not be, with the backend's error. The units
+	// then stay charged.
+	Refund func(ctx context.Context, d *Decision, err error)
 }
 
 // An Outcome is what became of a call.

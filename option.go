@@ -32,12 +32,14 @@ type config struct {
 }
 
 // WithPrincipal gives the function that tells who a caller is, for rules with
-// the key part "principal". It reads what authentication put into the context:
-// the limiter has to come after it.
+// the key part "principal": a name or number, not a secret, since backends store
+// values of up to 128 bytes as they are and longer ones as hashes. It reads what
+// authentication put into the context:
+// the limiter has to come after it. A second one is an error.
 func WithPrincipal(f KeyFunc) Option {
 	return optionFunc(func(c *config) error {
-		if f == nil {
-			return errors.New("ratelimit: WithPrincipal: function is nil, want one")
+		if f == nil || c.principal != nil {
+			return errors.New("ratelimit: WithPrincipal: there is no function or two, want one")
 		}
 		c.principal = f
 		return nil
@@ -67,7 +69,7 @@ func WithAttr(name string, f KeyFunc) Option {
 // call is in one, the caller's address is read from its x-forwarded-for header:
 // from the right, the first address that is in none of them. A malformed entry
 // ends the walk, at the last address that was read. Without this option, and
-// for other peers, the header is not looked at.
+// for other peers, the header is not looked at. Several of this option add up.
 func WithTrustedProxies(networks ...netip.Prefix) Option {
 	return optionFunc(func(c *config) error {
 		for _, p := range networks {
@@ -77,7 +79,7 @@ func WithTrustedProxies(networks ...netip.Prefix) Option {
 			if p.Addr().Is4In6() && p.Bits() >= 96 {
 				p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 			}
-			c.proxies = append(c.proxies, p.Masked())
+			c.proxies = append(c.proxies, p)
 		}
 		return nil
 	})
@@ -109,10 +111,12 @@ func WithIPv6Prefix(bits int) Option {
 }
 
 // WithDefaultRules gives rules for the calls whose method has none in the table
-// and is not exempt. A rule that names no Bucket has one for all these methods.
+// and is not exempt. A rule that names no Bucket has one for all these methods,
+// *#NAME, which it shares with a default rule of that name in every other limiter
+// on the same backend.
 // gRPC's health and reflection services are left out: they are never limited,
 // unless the table names them. The default is no rules: a method without rules
-// is not limited.
+// is not limited. Several of this option add up.
 func WithDefaultRules(rules ...Rule) Option {
 	return optionFunc(func(c *config) error {
 		c.defaults = append(c.defaults, rules...)
@@ -120,20 +124,19 @@ func WithDefaultRules(rules ...Rule) Option {
 	})
 }
 
-// WithObserver gives what sees each decision. The default is none.
+// WithObserver gives what sees each decision. The default is none. The last one
+// counts.
 func WithObserver(o Observer) Option {
 	return optionFunc(func(c *config) error {
-		if o == nil {
-			return errors.New("ratelimit: WithObserver: observer is nil, want one")
-		}
 		c.observer = o
 		return nil
 	})
 }
 
-// WithLogger sets where the limiter warns, once for each cause, of what an
-// operator should know: a key part that a call lacks, a backend without a
-// fallback. The default is slog.Default().
+// WithLogger sets where the limiter tells what an operator should know: for each
+// method the first call that lacks a part of its key; for each outcome, and for
+// bugs, the first call that was not decided, with the error; and from [New], a
+// backend without a fallback. The default is slog.Default().
 func WithLogger(l *slog.Logger) Option {
 	return optionFunc(func(c *config) error {
 		if l == nil {

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"slices"
 	"strconv"
+	"sync/atomic"
 )
 
 // A plan is a method's rules, prepared: what a decision needs and no more.
@@ -13,9 +14,10 @@ type plan struct {
 	keys   []planKey  // of the rules, one for each
 	joins  [][]int    // the parts of each key of several
 	cost   Cost
-	refund uint32 // bit c: code c gives the charge back
-	deny   bool   // some rule says Deny
-	policy string // value of the RateLimit-Policy field
+	refund uint32        // bit c: code c gives the charge back
+	deny   bool          // some rule says Deny
+	policy string        // value of the RateLimit-Policy field
+	missed atomic.Uint64 // bit i: a call lacked part i, and that was logged
 }
 
 // A planPart is a key part with the function that tells it.
@@ -79,6 +81,15 @@ func (p *plan) placeKeys() {
 			p.joins = append(p.joins, key.parts)
 		}
 	}
+}
+
+// cloneRules returns a copy of rules that shares nothing that can be changed.
+func cloneRules(rules []Rule) []Rule {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i].Key = slices.Clone(rules[i].Key)
+	}
+	return rules
 }
 
 func (p *plan) planKey(m *Method, r *Rule, c *config) (planKey, error) {

@@ -23,8 +23,8 @@ func (d *Decision) Policy() string {
 
 // Quota returns the value of the RateLimit field of the same draft for the rule
 // that binds: the units that are left, and the seconds, rounded up, until they
-// are all there again; or, where that rule refused the call, until it would
-// pass.
+// are all there again; or, where that rule refused the call and a wait will help,
+// until it would pass.
 //
 //	"daily";r=412;t=31000
 //

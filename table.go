@@ -73,7 +73,7 @@ func (m *Method) Check() error {
 		return &RuleError{Method: m.Name, Rule: rule, Field: field, Value: value, Want: want}
 	}
 	service, method, ok := splitMethod(m.Name)
-	if !ok || service == "" || method == "" {
+	if !ok || service == "" || method == "" || strings.ContainsAny(service, "/#") || strings.Contains(method, "#") {
 		return fail("", "method", strconv.Quote(m.Name), "want /package.Service/Method")
 	}
 	if m.Exempt && len(m.Rules) > 0 {
@@ -84,6 +84,9 @@ func (m *Method) Check() error {
 	}
 	if m.Cost.Units < 0 || m.Cost.Units > MaxCost {
 		return fail("", "cost", strconv.FormatInt(m.Cost.Units, 10), fmt.Sprintf("want 1 to %d", MaxCost))
+	}
+	if m.Cost.Path != "" && m.Cost.Field == nil {
+		return fail("", "cost", strconv.Quote("field:"+m.Cost.Path), "want a Field function, which generated code has")
 	}
 	for _, code := range m.RefundOn {
 		if int(code) >= len(codeNames) {
@@ -99,13 +102,37 @@ func (m *Method) Check() error {
 		if slices.ContainsFunc(m.Rules[:i], func(o Rule) bool { return o.Name == r.Name }) {
 			return fail(r.Name, "name", strconv.Quote(r.Name), "want each name once among the rules that meet on one method")
 		}
-		if most := r.Most(); m.Cost.Field == nil && m.Cost.Units > most && most > 0 {
-			return fail(r.Name, "cost", strconv.FormatInt(m.Cost.Units, 10),
-				fmt.Sprintf("want at most %d, the most that the rule can grant at once", most))
+		if err := m.checkCost(r); err != nil {
+			return err
 		}
 	}
 	return nil
 }
+
+// checkCost returns an error if a call that costs what is stated can never pass
+// r. Rules of the method that share its bucket and tell callers apart alike are
+// charged to one bucket, and add up.
+func (m *Method) checkCost(r *Rule) error {
+	cost, most := max(m.Cost.Units, 1), r.Most()
+	same := int64(0)
+	for i := range m.Rules {
+		o := &m.Rules[i]
+		if o == r || o.Bucket != "" && o.Bucket == r.Bucket && slices.EqualFunc(o.Key, r.Key, samePart) {
+			same++
+		}
+	}
+	if m.Cost.Field != nil || most == 0 || cost*same <= most {
+		return nil
+	}
+	want := fmt.Sprintf("want at most %d, the most that the rule can grant at once", most/same)
+	if same > 1 {
+		want = fmt.Sprintf("want at most %d: %d rules of the method charge bucket %q together, and it can grant %d at once", most/same, same, r.Bucket, most)
+	}
+	return &RuleError{Method: m.Name, Rule: r.Name, Field: "cost", Value: strconv.FormatInt(cost, 10), Want: want}
+}
+
+// samePart tells whether two key parts have the same value on every call.
+func samePart(a, b KeyPart) bool { return a.Source == b.Source && a.Name == b.Name }
 
 // splitMethod cuts "/package.Service/Method" into its service and method.
 func splitMethod(name string) (service, method string, ok bool) {

@@ -306,7 +306,7 @@ type log struct {
 	missing  int
 }
 
-func (o *log) ObserveDecision(_ context.Context, d *ratelimit.Decision) {
+func (o *log) saw(_ context.Context, d *ratelimit.Decision) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.outcomes, o.errs = append(o.outcomes, d.Outcome), append(o.errs, d.Err)
@@ -326,6 +326,7 @@ func (o *log) last() (ratelimit.Outcome, error) {
 	return o.outcomes[len(o.outcomes)-1], o.errs[len(o.errs)-1]
 }
 
-type observerFunc func(d *ratelimit.Decision)
-
-func (f observerFunc) ObserveDecision(_ context.Context, d *ratelimit.Decision) { f(d) }
+// observe has f see decisions.
+func observe(f func(ctx context.Context, d *ratelimit.Decision)) ratelimit.Option {
+	return ratelimit.WithObserver(ratelimit.Observer{Decision: f})
+}

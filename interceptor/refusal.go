@@ -1,6 +1,7 @@
 package interceptor
 
 import (
+	"context"
 	"math"
 	"strconv"
 	"sync"
@@ -13,9 +14,9 @@ import (
 	"github.com/protolimit/ratelimit"
 )
 
-// Domain is the domain of the google.rpc.ErrorInfo that the status of each call
-// has that was refused or not decided. It tells them from other failures with
-// the same code.
+// Domain is the domain of the google.rpc.ErrorInfo in the status of each call that
+// was refused, or that ends with UNAVAILABLE since it could not be decided. It
+// tells them from other failures with the same code.
 const Domain = "github.com/protolimit/ratelimit"
 
 // reasonUnavailable is the ErrorInfo's reason of a call that was not decided.
@@ -60,9 +61,16 @@ func message(d *ratelimit.Decision) string {
 	return "rate limit exceeded: rule " + rule
 }
 
-// refusalTrailer returns the metadata that goes with a refusal.
-func (s *server) refusalTrailer(d *ratelimit.Decision) metadata.MD {
-	v := [3]string{pushback(d.RetryAfter())}
+// refusalTrailer returns the metadata that goes with a refusal. Its pushback is -1
+// where the wait is longer than the call has time.
+func (s *server) refusalTrailer(ctx context.Context, d *ratelimit.Decision) metadata.MD {
+	wait := d.RetryAfter()
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+		// The client would sleep until its deadline, and see that in place of the
+		// refusal.
+		wait = ratelimit.Never
+	}
+	v := [3]string{pushback(wait)}
 	if !s.quotaTrailers {
 		return metadata.MD{pushbackKey: v[:1]}
 	}

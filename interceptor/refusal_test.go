@@ -160,6 +160,29 @@ func TestRefusalFitsIntoSmallHeaderLists(t *testing.T) {
 	}
 }
 
+// TestPushbackBeyondTheDeadline: a client that obeyed would sleep until its
+// deadline and see that, not the refusal.
+func TestPushbackBeyondTheDeadline(t *testing.T) {
+	for _, tt := range []struct {
+		wait time.Duration
+		want string
+	}{{time.Minute, "60000"}, {2 * time.Hour, "-1"}} {
+		v := ratelimit.Verdict{Reason: ratelimit.ReasonExceeded, RetryAfter: tt.wait}
+		l := newLimiter(t, table([]ratelimit.Rule{rule("r", 1)}, unary), answer(v))
+		conn := serve(t, l, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		var trailer metadata.MD
+		err := call(ctx, conn, unary, "x", grpc.Trailer(&trailer))
+		cancel()
+		if got := trailer.Get("grpc-retry-pushback-ms"); !slices.Equal(got, []string{tt.want}) {
+			t.Errorf("wait of %v in an hour: pushback is %q, want %q", tt.wait, got, tt.want)
+		}
+		if wait, ok := interceptor.RetryAfter(err); !ok || wait != tt.wait {
+			t.Errorf("wait of %v: RetryAfter = %v, %v, want it all the same", tt.wait, wait, ok)
+		}
+	}
+}
+
 func TestPushback(t *testing.T) {
 	for _, tt := range []struct {
 		wait time.Duration

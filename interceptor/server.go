@@ -47,8 +47,9 @@ import (
 )
 
 // UnaryServer returns an interceptor that charges each unary call and gives the
-// charge back if the handler ends with a code of the method's refund_on. It
-// panics if limiter is nil: a server without its limiter must not come up.
+// charge back if the handler ends with a code of the method's refund_on; a handler
+// that panics ends with INTERNAL. It panics if limiter or an option is nil: a
+// server without its limiter must not come up.
 func UnaryServer(limiter *ratelimit.Limiter, opts ...Option) grpc.UnaryServerInterceptor {
 	s := newServer("UnaryServer", limiter, opts)
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -58,14 +59,16 @@ func UnaryServer(limiter *ratelimit.Limiter, opts ...Option) grpc.UnaryServerInt
 			_ = grpc.SetTrailer(ctx, trailer)
 			return nil, err
 		}
+		ended := ratelimit.Code(codes.Internal) // for a handler that panics
+		// What could not be given back stays charged.
+		defer func() { d.Done(ctx, ended) }()
 		response, err := handler(ctx, request)
+		ended = codeOf(err)
 		// Only now is it known whether the response has headers: had they been
 		// set before, clients would not retry a handler's failure.
 		if quota := s.quota(d); quota != nil && (err != nil || grpc.SetHeader(ctx, quota) != nil) {
 			_ = grpc.SetTrailer(ctx, quota)
 		}
-		// What could not be given back stays charged.
-		_ = d.Done(ctx, codeOf(err))
 		return response, err
 	}
 }
@@ -106,6 +109,9 @@ func newServer(name string, limiter *ratelimit.Limiter, opts []Option) *server {
 	}
 	s := &server{config{quotaHeaders: true, quotaTrailers: true}, limiter}
 	for _, o := range opts {
+		if o == nil {
+			panic("interceptor: " + name + ": an option is nil, want one of the With functions")
+		}
 		o.apply(&s.config)
 	}
 	return s
@@ -120,7 +126,7 @@ func (s *server) decide(ctx context.Context, method string, request any) (d *rat
 	case ratelimit.OutcomeAllowed, ratelimit.OutcomeUnlimited:
 		return d, nil, nil
 	case ratelimit.OutcomeRefused:
-		trailer, err = s.refusalTrailer(d), refusal(d)
+		trailer, err = s.refusalTrailer(ctx, d), refusal(d)
 	case ratelimit.OutcomeUnavailable:
 		err = errUnavailable
 	case ratelimit.OutcomeCanceled:
@@ -128,7 +134,7 @@ func (s *server) decide(ctx context.Context, method string, request any) (d *rat
 	default:
 		err = errFailed
 	}
-	_ = d.Done(ctx, ratelimit.Code(status.Code(err)))
+	d.Done(ctx, ratelimit.Code(status.Code(err)))
 	return nil, trailer, err
 }
 

@@ -83,7 +83,7 @@ func TestUnavailableBackend(t *testing.T) {
 				r := rule("r", 10)
 				r.OnUnavailable = on
 				seen := &log{}
-				conn := serve(t, newLimiter(t, table([]ratelimit.Rule{r}, method), fail(err), ratelimit.WithObserver(seen)), nil)
+				conn := serve(t, newLimiter(t, table([]ratelimit.Rule{r}, method), fail(err), observe(seen.saw)), nil)
 				var trailer metadata.MD
 				got := call(t.Context(), conn, method, "x", grpc.Trailer(&trailer))
 				wantCode, wantOutcome := codes.OK, ratelimit.OutcomeUnlimited
@@ -129,7 +129,7 @@ func TestCallerWhoLeaves(t *testing.T) {
 		r := rule("r", 10)
 		r.OnUnavailable = ratelimit.Deny
 		seen := &log{}
-		intercept := interceptor.UnaryServer(newLimiter(t, table([]ratelimit.Rule{r}, unary), blocked, ratelimit.WithObserver(seen)))
+		intercept := interceptor.UnaryServer(newLimiter(t, table([]ratelimit.Rule{r}, unary), blocked, observe(seen.saw)))
 		_, err := intercept(tt.ctx, nil, unaryInfo, func(context.Context, any) (any, error) {
 			t.Error("handler runs")
 			return nil, nil
@@ -152,8 +152,8 @@ func TestClientWhoLeaves(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	observer := observerFunc(func(d *ratelimit.Decision) { left <- d.Outcome })
-	conn := serve(t, newLimiter(t, table([]ratelimit.Rule{rule("r", 1)}, unary), backend, ratelimit.WithObserver(observer)), nil)
+	observer := func(_ context.Context, d *ratelimit.Decision) { left <- d.Outcome }
+	conn := serve(t, newLimiter(t, table([]ratelimit.Rule{rule("r", 1)}, unary), backend, observe(observer)), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-entered; cancel() }()
 	if err := call(ctx, conn, unary, "x"); status.Code(err) != codes.Canceled {
@@ -177,7 +177,7 @@ func TestPanickingKeyFunction(t *testing.T) {
 	}
 	for _, method := range allMethods {
 		l := newLimiter(t, table([]ratelimit.Rule{rule("r", 10, part(ratelimit.SourceAttr, "tenant"))}, method), &counter{},
-			ratelimit.WithAttr("tenant", tenant), ratelimit.WithObserver(seen))
+			ratelimit.WithAttr("tenant", tenant), observe(seen.saw))
 		conn := serve(t, l, nil)
 		err := call(metadata.AppendToOutgoingContext(t.Context(), "x-bad", "1"), conn, method, "x")
 		if s := status.Convert(err); s.Code() != codes.Internal || s.Message() != "the rate limiter failed" || len(s.Details()) != 0 {
@@ -235,23 +235,33 @@ func TestRefundOn(t *testing.T) {
 	}
 }
 
+// TestPanickingHandler: a panic passes through, and counts as INTERNAL, which is
+// what a recovering interceptor further out makes of it.
 func TestPanickingHandler(t *testing.T) {
-	backend := &counter{}
-	tab := table([]ratelimit.Rule{rule("r", 10)}, unary)
-	tab[0].RefundOn = []ratelimit.Code{0, 2, 13}
-	intercept := interceptor.UnaryServer(newLimiter(t, tab, backend))
-	for range 2 {
-		func() {
-			defer func() {
-				if r := recover(); r != "handler" {
-					t.Errorf("recovered %v, want the handler's panic", r)
-				}
+	for _, tt := range []struct {
+		refundOn []ratelimit.Code
+		kept     int64
+	}{
+		{[]ratelimit.Code{0, 2, 14}, 2},
+		{[]ratelimit.Code{13}, 0},
+	} {
+		backend := &counter{}
+		tab := table([]ratelimit.Rule{rule("r", 10)}, unary)
+		tab[0].RefundOn = tt.refundOn
+		intercept := interceptor.UnaryServer(newLimiter(t, tab, backend))
+		for range 2 {
+			func() {
+				defer func() {
+					if r := recover(); r != "handler" {
+						t.Errorf("recovered %v, want the handler's panic", r)
+					}
+				}()
+				_, _ = intercept(t.Context(), nil, unaryInfo, func(context.Context, any) (any, error) { panic("handler") })
 			}()
-			_, _ = intercept(t.Context(), nil, unaryInfo, func(context.Context, any) (any, error) { panic("handler") })
-		}()
-	}
-	if n := backend.total(); n != 2 {
-		t.Errorf("%d units kept, want 2", n)
+		}
+		if n := backend.total(); n != tt.kept {
+			t.Errorf("refund on %v: %d units kept, want %d", tt.refundOn, n, tt.kept)
+		}
 	}
 }
 
@@ -283,7 +293,7 @@ func TestOrderWithAuthentication(t *testing.T) {
 			var out bytes.Buffer
 			backend, seen := &counter{}, &log{}
 			l := newLimiter(t, table([]ratelimit.Rule{rule("r", 10, part(ratelimit.SourcePrincipal))}, unary), backend,
-				ratelimit.WithPrincipal(fromAuth), ratelimit.WithObserver(seen), ratelimit.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
+				ratelimit.WithPrincipal(fromAuth), observe(seen.saw), ratelimit.WithLogger(slog.New(slog.NewTextHandler(&out, nil))))
 			conn := start(t, grpc.NewServer(tt.chain(interceptor.UnaryServer(l))), nil)
 			for _, who := range []string{"alice", "bob", "alice", "bob"} {
 				if err := call(metadata.AppendToOutgoingContext(t.Context(), "x-user", who), conn, unary, "x"); err != nil {

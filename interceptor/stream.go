@@ -23,7 +23,7 @@ func (s *server) open(stream grpc.ServerStream, method string, request any) (quo
 		return nil, err
 	}
 	quota = s.quota(d)
-	_ = d.Done(ctx, kept)
+	d.Done(ctx, kept)
 	return quota, nil
 }
 

@@ -84,7 +84,7 @@ func TestServerStreamThatNeverReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := &log{}
-			l := newLimiter(t, table([]ratelimit.Rule{rule("r", 1, textField)}, serverStream), &counter{}, ratelimit.WithObserver(seen))
+			l := newLimiter(t, table([]ratelimit.Rule{rule("r", 1, textField)}, serverStream), &counter{}, observe(seen.saw))
 			conn := serve(t, l, &echo{stream: respond})
 			if err := call(t.Context(), conn, serverStream, "a"); err != nil {
 				t.Errorf("first stream: %v, want it served", err)

@@ -75,7 +75,7 @@ func TestCallWithoutPeerLacksTheAddress(t *testing.T) {
 		"no text":    peer.NewContext(t.Context(), &peer.Peer{Addr: otherAddr("")}),
 	} {
 		seen := &log{}
-		l := newLimiter(t, table([]ratelimit.Rule{rule("r", 1, part(ratelimit.SourceIP))}, unary), &counter{}, ratelimit.WithObserver(seen))
+		l := newLimiter(t, table([]ratelimit.Rule{rule("r", 1, part(ratelimit.SourceIP))}, unary), &counter{}, observe(seen.saw))
 		intercept := interceptor.UnaryServer(l)
 		_, first := intercept(ctx, nil, unaryInfo, pass)
 		_, second := intercept(ctx, nil, unaryInfo, pass)
@@ -118,7 +118,7 @@ func TestBufconnPeersAreOne(t *testing.T) {
 func testLocalPeers(t *testing.T, listener net.Listener, connect func() *grpc.ClientConn) {
 	t.Helper()
 	seen := &log{}
-	l := newLimiter(t, table([]ratelimit.Rule{rule("r", 1, part(ratelimit.SourceIP))}, unary), &counter{}, ratelimit.WithObserver(seen))
+	l := newLimiter(t, table([]ratelimit.Rule{rule("r", 1, part(ratelimit.SourceIP))}, unary), &counter{}, observe(seen.saw))
 	srv := grpc.NewServer(grpc.UnaryInterceptor(interceptor.UnaryServer(l)))
 	srv.RegisterService(&echoService, &echo{})
 	done := make(chan error, 1)

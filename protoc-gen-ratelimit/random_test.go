@@ -160,34 +160,53 @@ func (d *drawing) paths(message, depth int, wanted func(drawnField) bool) []stri
 	return paths
 }
 
+// service draws a service; its own rules are of those that meet a method.
 func (d *drawing) service() string {
+	var methods strings.Builder
+	var limited, plain bool
+	for i := range rapid.IntRange(1, 4).Draw(d.T, "methods") {
+		text, exempt, own := d.method(i)
+		methods.WriteString(text)
+		limited = limited || !exempt
+		plain = plain || !exempt && own == 0
+	}
 	var b strings.Builder
 	b.WriteString("service Type {\n")
-	for i := range rapid.IntRange(0, 2).Draw(d.T, "service rules") {
-		fmt.Fprintf(&b, "  option (ratelimit.service_rule) = { name: \"s%d\" %s };\n", i, d.rule(nil))
-	}
-	for i := range rapid.IntRange(1, 2).Draw(d.T, "default rules") {
-		fmt.Fprintf(&b, "  option (ratelimit.default_rule) = { name: \"d%d\" %s };\n", i, d.rule(nil))
-	}
-	for i := range rapid.IntRange(1, 4).Draw(d.T, "methods") {
-		message := rapid.IntRange(0, len(d.messages)-1).Draw(d.T, "request")
-		keys := d.paths(message, 3, func(f drawnField) bool { return f.key })
-		costs := d.paths(message, 3, func(f drawnField) bool { return f.cost })
-		fmt.Fprintf(&b, "  rpc Call%d(M%d) returns (M0) {\n", i, message)
-		if rapid.IntRange(0, 5).Draw(d.T, "exempt") == 0 {
-			b.WriteString("    option (ratelimit.method).exempt = true;\n  }\n")
-			continue
+	if limited {
+		for i := range rapid.IntRange(0, 2).Draw(d.T, "service rules") {
+			fmt.Fprintf(&b, "  option (ratelimit.service_rule) = { name: \"s%d\" %s };\n", i, d.rule(nil))
 		}
-		for j := range rapid.IntRange(0, 3).Draw(d.T, "rules") {
-			fmt.Fprintf(&b, "    option (ratelimit.rule) = { name: \"r%d\" %s };\n", j, d.rule(keys))
-		}
-		if len(costs) > 0 && rapid.Bool().Draw(d.T, "cost") {
-			fmt.Fprintf(&b, "    option (ratelimit.method).cost = \"field:%s\";\n", rapid.SampledFrom(costs).Draw(d.T, "cost path"))
-		}
-		b.WriteString("  }\n")
 	}
-	b.WriteString("}\n")
+	if plain {
+		for i := range rapid.IntRange(1, 2).Draw(d.T, "default rules") {
+			fmt.Fprintf(&b, "  option (ratelimit.default_rule) = { name: \"d%d\" %s };\n", i, d.rule(nil))
+		}
+	}
+	fmt.Fprintf(&b, "%s}\n", &methods)
 	return b.String()
+}
+
+// method draws a method, and tells whether it is exempt and how many rules it
+// states.
+func (d *drawing) method(number int) (text string, exempt bool, own int) {
+	var b strings.Builder
+	message := rapid.IntRange(0, len(d.messages)-1).Draw(d.T, "request")
+	keys := d.paths(message, 3, func(f drawnField) bool { return f.key })
+	costs := d.paths(message, 3, func(f drawnField) bool { return f.cost })
+	fmt.Fprintf(&b, "  rpc Call%d(M%d) returns (M0) {\n", number, message)
+	if rapid.IntRange(0, 5).Draw(d.T, "exempt") == 0 {
+		b.WriteString("    option (ratelimit.method).exempt = true;\n  }\n")
+		return b.String(), true, 0
+	}
+	own = rapid.IntRange(0, 3).Draw(d.T, "rules")
+	for j := range own {
+		fmt.Fprintf(&b, "    option (ratelimit.rule) = { name: \"r%d\" %s };\n", j, d.rule(keys))
+	}
+	if len(costs) > 0 && rapid.Bool().Draw(d.T, "cost") {
+		fmt.Fprintf(&b, "    option (ratelimit.method).cost = \"field:%s\";\n", rapid.SampledFrom(costs).Draw(d.T, "cost path"))
+	}
+	b.WriteString("  }\n")
+	return b.String(), false, own
 }
 
 // rule draws all of a rule but its name. paths are those of its request's

@@ -30,6 +30,7 @@ func (r *reader) meetings(s *service) {
 	r.distinct(s)
 	for _, rule := range slices.Concat(s.shared, s.defaults) {
 		r.fields(rule, meets[rule])
+		r.idle(s, rule, meets[rule])
 	}
 }
 
@@ -57,6 +58,19 @@ func (r *reader) unmet(m *method) {
 	if m.refundAt != nil {
 		r.add(m.refundAt.place, "refund_on", m.refundAt.value, want)
 	}
+}
+
+// idle notes a rule of a service that meets none of its methods: it would limit
+// nothing. A service that has no method yet may state its rules already.
+func (r *reader) idle(s *service, rule *rule, meets []*met) {
+	if len(meets) > 0 || len(s.methods) == 0 {
+		return
+	}
+	want := "want a method that the rule meets: each is exempt"
+	if rule.Scope != ratelimit.ScopeService {
+		want += " or states rules of its own"
+	}
+	r.add(rule.place, "method", "missing", want)
 }
 
 func (r *reader) count(m *method) {

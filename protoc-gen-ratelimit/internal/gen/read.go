@@ -92,11 +92,14 @@ func (r *reader) rules(at place, options proto.Message, option *protoimpl.Extens
 // methodOption reads (ratelimit.method) into m.
 func (r *reader) methodOption(m *method, stated *ratelimitpb.Method) {
 	fields := stated.ProtoReflect().Descriptor().Fields()
+	number := int32(ratelimitpb.E_Method.TypeDescriptor().Number())
 	at := func(name protoreflect.Name) place {
-		number := int32(ratelimitpb.E_Method.TypeDescriptor().Number())
 		return m.at(r.file.lines.method(m.proto, number, int32(fields.ByName(name).Number())))
 	}
 	r.unknownFields(m.place, stated)
+	if proto.Size(stated) == 0 {
+		r.add(m.at(r.file.lines.method(m.proto, number)), "method", "{}", "want cost, refund_on or exempt")
+	}
 	m.exempt = stated.GetExempt()
 	if m.exempt && len(m.own) > 0 {
 		r.add(at("exempt"), "exempt", "true", "want no rule of the method's own beside it")
