@@ -109,6 +109,12 @@ func TestParseKeyPart(t *testing.T) {
 		"metadata:X-Api-Key":   {Source: SourceMetadata, Name: "x-api-key"},
 		"field:order.buyer_id": {Source: SourceField, Name: "order.buyer_id"},
 		"attr:tier":            {Source: SourceAttr, Name: "tier"},
+		// Of these gRPC shows the values, although the names look like its own.
+		"metadata:user-agent":                 {Source: SourceMetadata, Name: "user-agent"},
+		"metadata:content-type":               {Source: SourceMetadata, Name: "content-type"},
+		"metadata:grpc-accept-encoding":       {Source: SourceMetadata, Name: "grpc-accept-encoding"},
+		"metadata:grpc-previous-rpc-attempts": {Source: SourceMetadata, Name: "grpc-previous-rpc-attempts"},
+		"metadata:grpc-trace-bin":             {Source: SourceMetadata, Name: "grpc-trace-bin"},
 	} {
 		got, err := ParseKeyPart(text)
 		if err != nil || got.Source != want.Source || got.Name != want.Name {
@@ -124,6 +130,16 @@ func TestParseKeyPart(t *testing.T) {
 	} {
 		if got, err := ParseKeyPart(text); err == nil || !strings.HasPrefix(err.Error(), "want ") {
 			t.Errorf("ParseKeyPart(%q) = %v, %v; want an error that says what was wanted", text, got, err)
+		}
+	}
+}
+
+// TestHiddenHeaders has names of which gRPC shows no values.
+func TestHiddenHeaders(t *testing.T) {
+	for _, name := range []string{"grpc-timeout", "Grpc-Timeout", "grpc-encoding", "grpc-message", "grpc-message-type", "grpc-status", "te", "TE", "host", "connection"} {
+		_, err := ParseKeyPart("metadata:" + name)
+		if err == nil || err.Error() != "want a header that servers see: gRPC keeps this one to itself" {
+			t.Errorf("ParseKeyPart(%q): error %v, want one that says that gRPC keeps the header", "metadata:"+name, err)
 		}
 	}
 }
@@ -163,9 +179,29 @@ func TestCodes(t *testing.T) {
 			t.Errorf("ParseCode(%q) = %d, %v; want %d", Code(i), got, err, i)
 		}
 	}
-	for _, text := range []string{"", "Unavailable", "14", "CANCELED", "Code(17)"} {
-		if got, err := ParseCode(text); err == nil {
-			t.Errorf("ParseCode(%q) = %v, want an error", text, got)
+	all := "want one of " + strings.Join(codeNames[:], ", ")
+	near := func(name string) string { return "want " + name + ", a status code as gRPC writes it" }
+	for text, want := range map[string]string{
+		"CANCELED":                           near("CANCELLED"),
+		"unavailable":                        near("UNAVAILABLE"),
+		"Unavailable":                        near("UNAVAILABLE"),
+		"UNAVAILABLE ":                       near("UNAVAILABLE"),
+		"UNAVALIABLE":                        near("UNAVAILABLE"),
+		"DeadlineExceeded":                   near("DEADLINE_EXCEEDED"),
+		"deadline-exceeded":                  near("DEADLINE_EXCEEDED"),
+		"ok":                                 near("OK"),
+		"14":                                 near("UNAVAILABLE"),
+		"0":                                  near("OK"),
+		"":                                   all,
+		"O":                                  all,
+		"17":                                 all,
+		"-1":                                 all,
+		"Code(17)":                           all,
+		"TOO_MANY_REQUESTS":                  all,
+		strings.Repeat("UNAVAILABLE", 1<<16): all,
+	} {
+		if got, err := ParseCode(text); err == nil || err.Error() != want {
+			t.Errorf("ParseCode(%.20q) = %v, %v; want the error %q", text, got, err, want)
 		}
 	}
 }
