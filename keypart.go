@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -122,6 +123,9 @@ func (p *KeyPart) checkName() error {
 		if p.Name == "" || strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 			return errors.New("want metadata:NAME with letters, digits, '-', '_' and '.'")
 		}
+		if slices.Contains(hiddenHeaders, p.Name) {
+			return errors.New("want a header that servers see: gRPC keeps this one to itself")
+		}
 	case SourceField:
 		return checkPath(p.Name)
 	case SourceAttr:
@@ -134,6 +138,14 @@ func (p *KeyPart) checkName() error {
 		}
 	}
 	return nil
+}
+
+// hiddenHeaders are those that grpc-go consumes: handlers never see them, so all
+// callers would share a bucket. They are isReservedHeader of its transport but
+// for user-agent and content-type, which it shows; host, which it renames to
+// :authority or drops; and connection, with which it takes no call.
+var hiddenHeaders = []string{
+	"connection", "grpc-encoding", "grpc-message", "grpc-message-type", "grpc-status", "grpc-timeout", "host", "te",
 }
 
 // checkPath returns what was wanted of a path that is not proto field names

@@ -188,7 +188,9 @@ type Rule struct {
 	//
 	//	ip             the caller's address; IPv6 addresses count by /64
 	//	principal      who the caller is, by the function given to the limiter
-	//	metadata:NAME  the values of a request header, in order; stored as a hash
+	//	metadata:NAME  the values of a request header, in order; stored as a hash.
+	//	               Not of those that gRPC keeps to itself: te, host,
+	//	               grpc-timeout and the like
 	//	field:PATH     a field of the request: proto field names joined by dots,
 	//	               singular messages on the way, at the end an integer, enum,
 	//	               bool, bytes or string, or a wrapper of one
