@@ -155,11 +155,11 @@ func wantField(m *protogen.Message) string {
 		return "want no field"
 	}
 	var names []string
-	for _, f := range m.Fields[:min(most, len(m.Fields))] {
+	for _, f := range m.Fields {
 		names = append(names, string(f.Desc.Name()))
 	}
-	if more := len(m.Fields) - most; more > 0 {
-		names = append(names, fmt.Sprintf("or one of %d more", more))
+	if more := len(names) - most; more > 1 {
+		names = append(names[:most], fmt.Sprintf("or one of %d more", more))
 	}
 	return "want one of " + strings.Join(names, ", ")
 }
@@ -175,7 +175,7 @@ func describe(f *protogen.Field) string {
 		kind = "map"
 	case f.Desc.Cardinality() == protoreflect.Repeated:
 		kind = "repeated " + kind
-	case f.Message != nil && !isFloatWrapper(f.Message):
+	case f.Message != nil && len(f.Message.Fields) > 0 && !isFloatWrapper(f.Message):
 		kind += ", and the path may go on to its fields"
 	}
 	return fmt.Sprintf("%s has type %s", f.Desc.FullName(), kind)
