@@ -181,27 +181,27 @@ func TestCodes(t *testing.T) {
 	}
 	all := "want one of " + strings.Join(codeNames[:], ", ")
 	near := func(name string) string { return "want " + name + ", a status code as gRPC writes it" }
-	for text, want := range map[string]string{
-		"CANCELED":                           near("CANCELLED"),
-		"unavailable":                        near("UNAVAILABLE"),
-		"Unavailable":                        near("UNAVAILABLE"),
-		"UNAVAILABLE ":                       near("UNAVAILABLE"),
-		"UNAVALIABLE":                        near("UNAVAILABLE"),
-		"DeadlineExceeded":                   near("DEADLINE_EXCEEDED"),
-		"deadline-exceeded":                  near("DEADLINE_EXCEEDED"),
-		"ok":                                 near("OK"),
-		"14":                                 near("UNAVAILABLE"),
-		"0":                                  near("OK"),
-		"":                                   all,
-		"O":                                  all,
-		"17":                                 all,
-		"-1":                                 all,
-		"Code(17)":                           all,
-		"TOO_MANY_REQUESTS":                  all,
-		strings.Repeat("UNAVAILABLE", 1<<16): all,
+	for _, c := range []struct{ text, want string }{
+		{"CANCELED", near("CANCELLED")},
+		{"unavailable", near("UNAVAILABLE")},
+		{"Unavailable", near("UNAVAILABLE")},
+		{"UNAVAILABLE ", near("UNAVAILABLE")},
+		{"UNVAILABE", near("UNAVAILABLE")},
+		{"DeadlineExceeded", near("DEADLINE_EXCEEDED")},
+		{"deadline-exceeded", near("DEADLINE_EXCEEDED")},
+		{"ok", near("OK")},
+		{"14", near("UNAVAILABLE")},
+		{"0", near("OK")},
+		{"", all},
+		{"O", all},
+		{"17", all},
+		{"-1", all},
+		{"Code(17)", all},
+		{"TOO_MANY_REQUESTS", all},
+		{strings.Repeat("UNAVAILABLE", 1<<16), all},
 	} {
-		if got, err := ParseCode(text); err == nil || err.Error() != want {
-			t.Errorf("ParseCode(%.20q) = %v, %v; want the error %q", text, got, err, want)
+		if got, err := ParseCode(c.text); err == nil || err.Error() != c.want {
+			t.Errorf("ParseCode(%.20q) = %v, %v; want the error %q", c.text, got, err, c.want)
 		}
 	}
 }
