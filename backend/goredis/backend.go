@@ -17,6 +17,7 @@ type Backend struct {
 	topology topology
 	closed   atomic.Bool
 	timers   timerPool
+	careful  careful
 	refusals *refusals             // nil with a clock of a test's, under which they would differ
 	behind   *behind               // what goes on after its call has returned
 	fleet    fleet                 // the other instances

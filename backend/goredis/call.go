@@ -3,7 +3,9 @@ package goredis
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/protolimit/ratelimit"
@@ -46,31 +48,76 @@ func (c *call) take(ctx context.Context, charges []ratelimit.Charge, verdicts []
 	c.reset()
 	timer := c.backend.timers.get(c.backend.budget)
 	defer c.backend.timers.put(timer)
+	defer c.drop()
 	for i := range charges {
 		if err := c.add(ctx, &charges[i]); err != nil {
-			c.drop(0)
 			return unrouted(ctx, err)
 		}
 	}
-	for i, r := range c.requests {
-		if err := c.servers[i].submit(r); err != nil {
-			r.free()
-			c.drop(i + 1)
-			c.requests = c.requests[:i]
-			_, _ = c.await(ctx, timer)
-			c.cancel(ctx, timer)
-			return outage(err)
-		}
-	}
-	granted, err := c.await(ctx, timer)
+	granted, err := c.decide(ctx, timer)
 	if err == nil {
 		c.answer(verdicts, granted)
 	}
 	if !granted && len(c.requests) > 1 {
 		c.cancel(ctx, timer)
 	}
-	c.drop(0)
 	return err
+}
+
+// all is every request of a call, for ask.
+const all = -1
+
+// decide asks for every request and returns whether all were granted.
+//
+// Where charges on several slots had to be given back lately, it first has them
+// judged, and then charges the slot with the least left before the others: what a
+// refused call holds until it is given back drains away, so that many of them
+// would use up what the others of their buckets may have.
+func (c *call) decide(ctx context.Context, timer *time.Timer) (granted bool, err error) {
+	if len(c.requests) > 1 && c.backend.careful.now() {
+		room, err := c.ask(ctx, timer, all, true)
+		if err == nil && room {
+			room, err = c.ask(ctx, timer, c.tightest(), false)
+		}
+		if err != nil || !room {
+			return false, err
+		}
+	}
+	return c.ask(ctx, timer, all, false)
+}
+
+// ask submits one request, or all that are not granted, and waits for the
+// answers. It returns whether there was room for all of them.
+func (c *call) ask(ctx context.Context, timer *time.Timer, which int, dry bool) (room bool, err error) {
+	for i, r := range c.requests {
+		if which != all && which != i || r.granted {
+			continue
+		}
+		r.renew(dry)
+		if err = c.servers[i].submit(r); err != nil {
+			err = outage(err)
+			break
+		}
+		r.asked = true
+	}
+	room, late := c.await(ctx, timer)
+	if err == nil {
+		err = late
+	}
+	return room && err == nil, err
+}
+
+// tightest returns the index of the request with the least left of a bucket.
+func (c *call) tightest() int {
+	tightest, least := 0, int64(math.MaxInt64)
+	for i, r := range c.requests {
+		for j := range r.buckets {
+			if b := &r.buckets[j]; b.units > 0 && b.verdict.Remaining-b.units < least {
+				tightest, least = i, b.verdict.Remaining-b.units
+			}
+		}
+	}
+	return tightest
 }
 
 // add adds a charge to the request of its slot.
@@ -94,23 +141,27 @@ func (c *call) add(ctx context.Context, charge *ratelimit.Charge) error {
 	return nil
 }
 
-// await waits until all requests are answered, the caller leaves or the budget
+// await waits until what was asked is answered, the caller leaves or the budget
 // is spent. Requests that are not answered are gone from the call. It returns
-// whether all were granted, and the first error.
-func (c *call) await(ctx context.Context, timer *time.Timer) (granted bool, err error) {
-	granted = true
+// whether there was room for all, and the first error.
+func (c *call) await(ctx context.Context, timer *time.Timer) (room bool, err error) {
+	room = true
 	for i, r := range c.requests {
+		if r == nil || !r.asked {
+			continue
+		}
 		if left := c.awaitOne(ctx, timer, r, err != nil); left != nil {
 			c.requests[i] = nil
 			err = left
 			continue
 		}
-		granted = granted && r.granted
+		r.asked = false
+		room = room && (r.granted || r.dry && r.hasRoom())
 		if err == nil {
 			err = r.err
 		}
 	}
-	return granted && err == nil, err
+	return room, err
 }
 
 // awaitOne waits for one request. An error says that the caller has left it.
@@ -173,6 +224,7 @@ func (c *call) cancel(ctx context.Context, timer *time.Timer) {
 		if len(back.keys) == 0 {
 			continue
 		}
+		c.backend.careful.start()
 		s := c.servers[i]
 		under++
 		c.backend.behind.Go(func() {
@@ -191,12 +243,26 @@ func (c *call) cancel(ctx context.Context, timer *time.Timer) {
 	}
 }
 
-// drop frees the requests from one on that are the call's own.
-func (c *call) drop(from int) {
-	for i := from; i < len(c.requests); i++ {
-		if c.requests[i] != nil {
-			c.requests[i].free()
+// drop frees the requests that are the call's own.
+func (c *call) drop() {
+	for i, r := range c.requests {
+		if r != nil {
+			r.free()
 			c.requests[i] = nil
 		}
 	}
 }
+
+// carefulTime is how long calls of several slots are judged before they are
+// charged, after one was given back.
+const carefulTime = time.Second
+
+// careful tells whether that is so.
+type careful struct{ until atomic.Int64 } // ns since processStart
+
+func (c *careful) now() bool {
+	until := c.until.Load()
+	return until != 0 && int64(time.Since(processStart)) < until
+}
+
+func (c *careful) start() { c.until.Store(int64(time.Since(processStart) + carefulTime)) }

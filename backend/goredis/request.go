@@ -23,6 +23,8 @@ type bucket struct {
 type request struct {
 	buckets []bucket
 	slot    int   // of a cluster; all buckets are on it
+	dry     bool  // whether it is only to be judged, not charged
+	asked   bool  // whether it was submitted and is not answered yet
 	large   bool  // whether its products are, so that buckets.lua left it undecided
 	granted bool  // whether all buckets were charged
 	err     error // why nothing was decided
@@ -35,9 +37,25 @@ var requests = sync.Pool{New: func() any { return &request{done: make(chan struc
 
 func newRequest() *request {
 	r := requests.Get().(*request)
-	r.buckets, r.large, r.granted, r.err = r.buckets[:0], false, false, nil
-	r.left.Store(false)
+	r.buckets = r.buckets[:0]
+	r.renew(false)
 	return r
+}
+
+// renew makes a request that its caller has ready to be submitted.
+func (r *request) renew(dry bool) {
+	r.dry, r.asked, r.large, r.granted, r.err = dry, false, false, false, nil
+	r.left.Store(false)
+}
+
+// hasRoom tells whether every bucket had room.
+func (r *request) hasRoom() bool {
+	for i := range r.buckets {
+		if !r.buckets[i].verdict.Allowed {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *request) free() {

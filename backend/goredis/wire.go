@@ -93,6 +93,9 @@ func (b *batch) packBuckets() {
 			if i < len(r.buckets)-1 {
 				more = 1
 			}
+			if r.dry {
+				more += 2
+			}
 			num, den := u.limit.Drain()
 			for _, n := range [...]int64{int64(1 + b.places[u.key]), more, u.units, u.limit.Most(), 1 << u.limit.Shift(), int64(num), int64(den)} {
 				b.calls = appendDouble(b.calls, n)
@@ -108,7 +111,11 @@ func (b *batch) pack() {
 	clear(b.limits)
 	b.calls = appendDouble(b.calls[:0], int64(len(b.strings)))
 	for _, r := range b.requests {
-		b.calls = appendDouble(b.calls, int64(len(r.buckets)))
+		count := int64(len(r.buckets))
+		if r.dry {
+			count = -count
+		}
+		b.calls = appendDouble(b.calls, count)
 		for i := range r.buckets {
 			u := &r.buckets[i]
 			limit, ok := b.limits[u.limit]

@@ -5,8 +5,9 @@
 --
 -- KEYS     the buckets of the batch, each once
 -- ARGV[1]  for each charge seven doubles: its key (1 is the first), 1 if another
---          charge of the call follows, its units; and of its limit: most, steps a
---          unit, num and den, which drain in a µs
+--          charge of the call follows, plus 2 if the call is only to be judged, its
+--          units; and of its limit: most, steps a unit, num and den, which drain in
+--          a µs
 -- ARGV[2]  now in µs since 1970 as a double, or "" for this server's clock
 --
 -- Returns what take.lua does; the byte has 16 if the call was left undecided.
@@ -35,9 +36,10 @@ local pos, n, size = 1, 0, #ARGV[1]
 while pos <= size do
   -- Judge each charge on its level now; extra is what has drained of a step more.
   local first, status, i, more = pos, 4, 0, 1
-  while more == 1 do
+  while more % 2 == 1 do
     local k, units, most, unit, num, den
     k, more, units, most, unit, num, den, pos = unpack_(RECORD, calls, pos)
+    if more > 1 and status == 4 then status = 0 end
     local level, extra, expiry, s = 0, 0, 0, held[k]
     if s and #s == 25 then
       local shift, time
@@ -75,6 +77,7 @@ while pos <= size do
   end
 
   -- Tell what was judged, and store it if every charge has room.
+  local alone = first == 1 and pos > size
   local at = first
   i = 0
   while at < pos do
@@ -90,7 +93,7 @@ while pos <= size do
       -- is right already is kept, which is cheaper, but for a call alone: that
       -- restores one that was lost.
       local expiry, empty = judged[i + 5], floor((now + reset) / 1000) + 1
-      if #KEYS <= 2 or given or ttls[k] or expiry < empty or expiry > empty + 1000 then
+      if alone or given or ttls[k] or expiry < empty or expiry > empty + 1000 then
         expiry = empty + 999
         ttls[k] = expiry - floor(now / 1000)
       else

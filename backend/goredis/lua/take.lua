@@ -4,8 +4,9 @@
 -- KEYS     the buckets of the batch, each once: strings, then logs
 -- ARGV[1]  the limits, eight doubles each (common.lua)
 -- ARGV[2]  doubles: how many of the keys are strings; then for each call how many
---          charges it has, and for each of them its key (1 is the first), where
---          its limit begins in the list (0 is the first), and its units
+--          charges it has, below zero if they are only to be judged, and for each
+--          of them its key (1 is the first), where its limit begins in the list (0
+--          is the first), and its units
 -- ARGV[3]  now in µs since 1970 as a double, or "" for this server's clock
 --
 -- Returns one string: now as a double; then for each charge a byte, its reason
@@ -26,7 +27,7 @@ local open, logs -- what log.lua has, and the logs
 do
   local i = 2
   while i <= size do
-    for j = i + 1, i + 3 * C[i], 3 do
+    for j = i + 1, i + 3 * math.abs(C[i]), 3 do
       local k, kind = C[j], L[C[j + 1] + 1]
       if kind == LOG then
         open = open or log_functions()
@@ -37,7 +38,7 @@ do
         A[k], B[k], S[k], T[k], E[k] = load_(held[k], kind, now)
       end
     end
-    i = i + 3 * C[i] + 1
+    i = i + 3 * math.abs(C[i]) + 1
   end
 end
 
@@ -67,7 +68,7 @@ local function judge_window(j, k, b, units)
     used = used + q
     if rest > 0 then used = used + 1 end
   end
-  local over, retry = used + units - most, left
+  local over, retry = used + (units - most), left -- in this order below 2^53
   if over > 0 and units <= most and L[b + 1] == SLIDING then
     if units + a <= most then
       retry = left - muldiv(most - units - a, length, previous, 0)
@@ -82,7 +83,7 @@ local function judge_log(_, k, b, units)
   local most, length = L[b + 2], L[b + 8]
   if logs[k].length ~= length then logs[k] = open.read(KEYS[k], length, now) end
   local log = logs[k]
-  local over, retry = log.used + units - most, 0
+  local over, retry = log.used + (units - most), 0
   if over > 0 and units <= most then retry = open.wait(KEYS[k], log, now, over) end
   return most - log.used, over, retry, open.reset(log, now)
 end
@@ -112,7 +113,8 @@ end
 
 local out, o, i = {now}, 1, 2
 while i <= size do
-  local first, last, granted, from = i + 1, i + 3 * C[i], 4, o
+  local first, last, granted, from = i + 1, i + 3 * math.abs(C[i]), 4, o
+  if C[i] < 0 then granted = 0 end
   for j = first, last, 3 do
     local k, b, units = C[j], C[j + 1], C[j + 2]
     local kind, reason, left, over, retry, reset = L[b + 1], 0, 0, 0, 0, 0
@@ -147,6 +149,6 @@ while i <= size do
   i = last + 1
 end
 
-local alone = #KEYS <= 2
+local alone = 2 + 3 * math.abs(C[2]) == size -- one call
 for k, kind in pairs(dirty) do save(KEYS[k], kind, A[k], B[k], S[k], now, E[k], resets[k], alone, given) end
 return pack('<d' .. rep('Bdddd', (o - 1) / 5), unpack(out, 1, o))
