@@ -18,11 +18,9 @@ func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 	if len(deltas) == 0 {
 		return nil
 	}
-	if b.refusals != nil {
-		for i := range deltas {
-			defer b.refusals.forget(deltas[i].Limit, deltas[i].Key)
-		}
-	}
+	// After the change, so that what a refusal said of the time before is not
+	// remembered.
+	defer b.refusals.forgetAll(deltas)
 	groups, err := b.group(ctx, deltas)
 	if err != nil {
 		return unrouted(ctx, err)

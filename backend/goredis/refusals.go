@@ -150,6 +150,16 @@ func (r *refusals) remember(s signature, charges []ratelimit.Charge, verdicts []
 	shard.calls[s.hash] = known
 }
 
+// forgetAll forgets what is remembered of the buckets of deltas.
+func (r *refusals) forgetAll(deltas []ratelimit.Delta) {
+	if r == nil {
+		return
+	}
+	for i := range deltas {
+		r.forget(deltas[i].Limit, deltas[i].Key)
+	}
+}
+
 // forget forgets what is remembered of a bucket.
 func (r *refusals) forget(l *ratelimit.Limit, key []byte) {
 	r.generations[byte(r.bucket(l, key))].Add(1)

@@ -145,7 +145,7 @@ func (s *server) command(ctx context.Context, b *batch, full bool) command {
 // twice: the first one was not run.
 func (s *server) finish(ctx context.Context, b *batch, cmd command) {
 	err := cmd.Err()
-	var client processor = s.client
+	client := s.client
 	if isRedirect(err) && s.moved != nil {
 		client = s.moved
 		cmd = s.command(ctx, b, false)
