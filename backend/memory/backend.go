@@ -42,10 +42,13 @@ var (
 	_ ratelimit.FallbackReporter = (*Backend)(nil)
 )
 
-// New returns an empty Backend. It errors if an option is out of range.
+// New returns an empty Backend. It errors if an option is nil or out of range.
 func New(opts ...Option) (*Backend, error) {
 	c := config{maxKeys: defaultMaxKeys, maxLogEntries: defaultMaxLogEntries}
-	for _, o := range opts {
+	for i, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("memory: option %d of %d is nil", i+1, len(opts))
+		}
 		o.apply(&c)
 	}
 	if err := c.check(); err != nil {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -24,6 +25,7 @@ type config struct {
 	maxKeys       int
 	maxLogEntries int
 	clock         func() time.Time
+	clockGiven    bool
 }
 
 // WithMaxKeys bounds how many buckets are kept: past n, for each new one another
@@ -51,7 +53,7 @@ func WithMaxLogEntries(n int) Option {
 // clock as it was in [New], going on monotonically: a wall clock that is set
 // later moves nothing.
 func WithClock(now func() time.Time) Option {
-	return optionFunc(func(c *config) { c.clock = now })
+	return optionFunc(func(c *config) { c.clock, c.clockGiven = now, true })
 }
 
 // check returns what is wrong with c.
@@ -61,6 +63,9 @@ func (c *config) check() error {
 	}
 	if c.maxLogEntries < 1 || c.maxLogEntries > mostLogEntries {
 		return fmt.Errorf("memory: WithMaxLogEntries is %d, want 1 to %d", c.maxLogEntries, mostLogEntries)
+	}
+	if c.clockGiven && c.clock == nil {
+		return errors.New("memory: WithClock is nil, want a function")
 	}
 	return nil
 }

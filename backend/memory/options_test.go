@@ -9,6 +9,8 @@ func TestOptionsOutOfRange(t *testing.T) {
 	}{
 		{WithMaxKeys(0), "memory: WithMaxKeys is 0, want 1 to 1073741824"},
 		{WithMaxKeys(mostKeys + 1), "memory: WithMaxKeys is 1073741825, want 1 to 1073741824"},
+		{nil, "memory: option 1 of 1 is nil"},
+		{WithClock(nil), "memory: WithClock is nil, want a function"},
 		{WithMaxLogEntries(-1), "memory: WithMaxLogEntries is -1, want 1 to 134217728"},
 		{WithMaxLogEntries(mostLogEntries + 1), "memory: WithMaxLogEntries is 134217729, want 1 to 134217728"},
 	} {
