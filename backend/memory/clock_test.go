@@ -53,3 +53,17 @@ func TestRealClock(t *testing.T) {
 		}
 	})
 }
+
+// A wall clock that is set after the start moves nothing.
+func TestRealClockIsMonotonic(t *testing.T) {
+	c := newClock(nil)
+	c.wall = 1_000 // as if the wall clock had been set forward by decades since
+	if got, most := c.real(), 1_000+time.Since(c.start).Microseconds(); got < 1_000 || got > most+1_000_000 {
+		t.Errorf("real() = %d, want 1000 to %d", got, most)
+	}
+	before := c.real()
+	c.start = c.start.Add(-time.Hour)
+	if got := c.real() - before; got < time.Hour.Microseconds() {
+		t.Errorf("real() is %d µs later after an hour", got)
+	}
+}
