@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -12,9 +13,28 @@ import (
 	"github.com/protolimit/ratelimit"
 )
 
+// within runs f, and ends the tests with every goroutine's stack if it hangs.
+func within(t *testing.T, limit time.Duration, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		// What waits for a lock for ever cannot be ended, and would be told as
+		// a leak instead.
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("%s hangs", t.Name()))
+	}
+}
+
 // storm calls take from several goroutines for a while, and returns the receipts'
 // times of what was granted to key "hot", in order.
-func storm(b *Backend, limits []*ratelimit.Limit, cost int64, d time.Duration) []int64 {
+func storm(t *testing.T, b *Backend, limits []*ratelimit.Limit, cost int64, d time.Duration) []int64 {
+	t.Helper()
 	const callers = 8
 	granted := make([][]int64, callers)
 	end := time.Now().Add(d)
@@ -38,7 +58,7 @@ func storm(b *Backend, limits []*ratelimit.Limit, cost int64, d time.Duration) [
 			}
 		})
 	}
-	wait.Wait()
+	within(t, 20*time.Second, wait.Wait)
 	all := slices.Concat(granted...)
 	slices.Sort(all)
 	return all
@@ -92,7 +112,7 @@ func TestNeverMoreThanTheLimit(t *testing.T) {
 			t.Parallel()
 			b := mustOpen(t)
 			l := limit(t, "b", c.rate, c.algorithm, c.burst)
-			granted := storm(b, []*ratelimit.Limit{l, plenty}, cost, 300*time.Millisecond)
+			granted := storm(t, b, []*ratelimit.Limit{l, plenty}, cost, 300*time.Millisecond)
 			if len(granted) < 10 {
 				t.Fatalf("%d grants, want more", len(granted))
 			}
@@ -157,6 +177,6 @@ func TestNoDeadlock(t *testing.T) {
 			}
 		})
 	}
-	wait.Wait()
+	within(t, 20*time.Second, wait.Wait)
 	checkInvariants(t, b, 2048, 512)
 }
