@@ -19,14 +19,14 @@ func judge(s state, l *ratelimit.Limit, now, cost int64) ratelimit.Verdict {
 	}
 	v := ratelimit.Verdict{Remaining: left(s, l, now)}
 	if s.used(l, now).Sign() > 0 {
-		v.ResetAfter = shortest(func(wait int64) bool { return s.used(l, now+wait).Sign() == 0 })
+		v.ResetAfter = shortest(length(l), func(wait int64) bool { return s.used(l, now+wait).Sign() == 0 })
 	}
 	room := steps(l, l.Most())
 	room.Sub(room, steps(l, cost))
 	fits := func(at int64) bool { return s.used(l, at).Cmp(room) <= 0 }
 	v = decided(cost == 0 || fits(now), cost > l.Most(), v)
 	if v.Reason == ratelimit.ReasonExceeded {
-		v.RetryAfter = shortest(func(wait int64) bool { return fits(now + wait) })
+		v.RetryAfter = shortest(length(l), func(wait int64) bool { return fits(now + wait) })
 	}
 	return v
 }
@@ -64,9 +64,14 @@ func steps(l *ratelimit.Limit, units int64) *big.Int {
 }
 
 // shortest returns the shortest wait in µs, 1 to the longest that is told, after
-// which ok holds, as it does after all longer ones; or the longest.
-func shortest(ok func(wait int64) bool) time.Duration {
-	low, high := int64(1), int64(maxMicros)
+// which ok holds, as it does after all longer ones; or the longest. A guess that
+// is not much above the answer makes it quick.
+func shortest(guess int64, ok func(wait int64) bool) time.Duration {
+	low, high := int64(1), guess
+	for high < maxMicros && !ok(high) {
+		low, high = high+1, 2*high
+	}
+	high = min(high, maxMicros)
 	for low < high {
 		middle := low + (high-low)/2
 		if ok(middle) {

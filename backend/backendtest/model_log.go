@@ -42,8 +42,16 @@ func (s logState) total() int64 {
 	return total
 }
 
+// used is the total of the entries at now. The search for waits asks often, so
+// they are not collected.
 func (s logState) used(l *ratelimit.Limit, now int64) *big.Int {
-	return big.NewInt(s.at(l, now).total())
+	total := int64(0)
+	for _, e := range s {
+		if now-e.time < length(l) {
+			total += e.cost
+		}
+	}
+	return big.NewInt(total)
 }
 
 func (s logState) charge(l *ratelimit.Limit, now, units int64, entry uint64) state {
