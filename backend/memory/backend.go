@@ -32,7 +32,7 @@ type Backend struct {
 	shift  uint8 // a shard's number is what is left of the tag
 	closed atomic.Bool
 	keys   pool
-	log    pool
+	log    arena
 }
 
 var (
@@ -62,9 +62,9 @@ func New(opts ...Option) (*Backend, error) {
 		shards: make([]shard, shards),
 		shift:  64 - skip,
 	}
-	// Each shard has a key and an entry that it need not ask for.
+	// Each shard has a key that it need not ask for.
 	b.keys.left.Store(int64(c.maxKeys - shards))
-	b.log.left.Store(int64(max(0, c.maxLogEntries-shards)))
+	b.log.init(c.maxLogEntries, shards)
 	for i := range b.shards {
 		b.shards[i].init(skip, b.shards, &b.keys, &b.log)
 	}

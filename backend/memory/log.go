@@ -104,7 +104,7 @@ func (s *shard) appendLog(l *ratelimit.Limit, tag, cost uint64, now int64) uint6
 	stored.used = used + cost
 	stored.idleAt = now + l.Window().Microseconds()
 	s.storeLog(tag, stored, now)
-	return s.slab.receipt(e)
+	return s.slab.serial(e)
 }
 
 // tidyLog drops the entries of tag's log that are gone, and moves to now those
@@ -139,14 +139,14 @@ func (s *shard) tidyLog(l *ratelimit.Limit, tag uint64, now int64) {
 // newest entry can take the cost too; else another log is forgotten.
 func (s *shard) logEntry(tag uint64, merge bool, cost uint64, now int64) uint32 {
 	for {
-		if e := s.slab.take(tag, now, cost); e != 0 {
+		if e := s.slab.entry(now, cost); e != 0 {
 			return e
 		}
 		// No entry is left, so the shard has some, this log's or another's.
 		t := &s.tables[logKind]
 		pos, idleAt := t.nearestIdle(tag)
 		if idleAt > now {
-			if s.reclaim(s.slab.pool, now) {
+			if s.reclaim(&s.slab.pool, now) {
 				continue
 			}
 			if merge {
@@ -164,7 +164,8 @@ func (s *shard) adjustLog(d *ratelimit.Delta, tag uint64, now int64) {
 		s.appendLog(d.Limit, tag, uint64(d.Units), now)
 		return
 	}
-	e := s.slab.find(d.Receipt, tag)
+	stored, _, _, _ := s.logOf(d.Limit, tag, now)
+	e := s.slab.find(stored, d.Receipt)
 	if e == 0 || now-s.slab.time(e) >= d.Limit.Window().Microseconds() {
 		return
 	}
@@ -174,7 +175,7 @@ func (s *shard) adjustLog(d *ratelimit.Delta, tag uint64, now int64) {
 		return
 	}
 	s.tidyLog(d.Limit, tag, now)
-	stored, _, _, _ := s.logOf(d.Limit, tag, now)
+	stored, _, _, _ = s.logOf(d.Limit, tag, now)
 	stored.used -= back
 	s.slab.setCost(e, cost-back)
 	if back == cost {

@@ -106,8 +106,71 @@ func TestLogReceipts(t *testing.T) {
 	remaining("other", 5)
 }
 
-// The memory of entries goes with the last of them.
-func TestSlabIsGivenBack(t *testing.T) {
+// A receipt whose entry a later charge was merged into gives nothing back: how
+// much of the entry was its own is not known any more.
+func TestLogReceiptOfMergedEntry(t *testing.T) {
+	clock := newHand()
+	b := mustOpen(t, WithMaxKeys(31), WithMaxLogEntries(1), WithClock(clock.now))
+	l := limit(t, "b", "5/s", ratelimit.SlidingLog, 0)
+	first := charge(t, b, l, "key", 2)
+	clock.us += 100_000
+	second := charge(t, b, l, "key", 1)
+	for _, step := range []struct {
+		granted   ratelimit.Verdict
+		cost      int64
+		remaining int64
+	}{{first, 2, 2}, {second, 1, 3}} {
+		d := ratelimit.Delta{Limit: l, Key: []byte("key"), Cost: step.cost, Units: -step.cost, Receipt: step.granted.Receipt}
+		if err := b.Adjust(context.Background(), []ratelimit.Delta{d}); err != nil {
+			t.Fatal(err)
+		}
+		if got := charge(t, b, l, "key", 0); got.Remaining != step.remaining {
+			t.Errorf("%+v given back: %+v, want %d remaining", step.granted.Receipt, got, step.remaining)
+		}
+	}
+	checkInvariants(t, b, 31, 1)
+}
+
+// However entries come and go, those that stay for long keep no more memory than
+// the bound says.
+func TestLogMemoryIsBounded(t *testing.T) {
+	const n = 1 << 16
+	clock := newHand()
+	b := mustOpen(t, WithMaxLogEntries(n), WithClock(clock.now))
+	slow, fast := limit(t, "b", "10/366d", ratelimit.SlidingLog, 0), limit(t, "c", "10000/s", ratelimit.SlidingLog, 0)
+	for round := range 10 {
+		for i := range 60_000 {
+			if i%600 == 0 {
+				charge(t, b, slow, strconv.Itoa(round*100+i/600), 1)
+			}
+			charge(t, b, fast, strconv.Itoa(round*6+i%6), 1)
+		}
+		clock.us += 1_000_000
+	}
+	got := b.Stats()
+	// Besides the entries there are the tables of 128 shards.
+	if tables := 1 << 20; got.Bytes > n*32+tables {
+		t.Errorf("%+v, want at most %d bytes", got, n*32+tables)
+	}
+	checkInvariants(t, b, defaultMaxKeys, n)
+}
+
+// The smallest bound leaves each shard one entry.
+func TestMaxLogEntriesIsOneAShard(t *testing.T) {
+	clock := newHand()
+	b := mustOpen(t, WithMaxLogEntries(1), WithClock(clock.now))
+	l := limit(t, "b", "5/s", ratelimit.SlidingLog, 0)
+	for i := range 5000 {
+		charge(t, b, l, strconv.Itoa(i), 1)
+	}
+	if got := b.Stats(); got.LogEntries != len(b.shards) {
+		t.Errorf("%+v, want %d entries", got, len(b.shards))
+	}
+	checkInvariants(t, b, defaultMaxKeys, 1)
+}
+
+// The memory of entries goes with the last of them, but for a chunk.
+func TestLogMemoryIsGivenBack(t *testing.T) {
 	clock := newHand()
 	b := mustOpen(t, WithMaxKeys(31), WithClock(clock.now))
 	l := limit(t, "b", "10000/s", ratelimit.SlidingLog, 0)
@@ -120,7 +183,7 @@ func TestSlabIsGivenBack(t *testing.T) {
 	}
 	clock.us += 1_000_000
 	charge(t, b, l, "key", 1)
-	if got := b.Stats(); got.LogEntries != 1 || got.Bytes > empty+20_000 {
+	if got := b.Stats(); got.LogEntries != 1 || got.Bytes > empty+chunkEntries*32+1_000 {
 		t.Errorf("%+v, want 1 entry", got)
 	}
 	checkInvariants(t, b, 31, defaultMaxLogEntries)

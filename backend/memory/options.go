@@ -39,10 +39,13 @@ func WithMaxKeys(n int) Option {
 }
 
 // WithMaxLogEntries bounds how many grants all SLIDING_LOG buckets keep
-// together, at 32 bytes each. Past n a grant is kept with the one before it, as
-// if both were made now, which is never in the caller's favour; and a bucket
-// that has none yet takes the place of another. n is 1 to 1<<27; the default is
-// 1<<20.
+// together, at 32 bytes each; a sixteenth of them may be set aside. Past n a
+// grant is kept with the one before it, as if both were made now, which is never
+// in the caller's favour; and a bucket that has none yet takes the place of
+// another. n is 1 to 1<<27; the default is 1<<20. Fewer than the shards count as
+// one for each of them: they are 64 to 256, fewer for fewer than 1024 keys, and
+// more for more than a million. The memory is used again as grants expire, and
+// is given back when there are none.
 func WithMaxLogEntries(n int) Option {
 	return optionFunc(func(c *config) { c.maxLogEntries = n })
 }

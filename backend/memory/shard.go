@@ -23,11 +23,11 @@ type shard struct {
 	_ [64]byte // the next shard's mutex is on a cache line of its own
 }
 
-func (s *shard) init(skip uint8, peers []shard, keys, entries *pool) {
+func (s *shard) init(skip uint8, peers []shard, keys *pool, entries *arena) {
 	for k := range s.tables {
 		s.tables[k].init(kind(k), skip, &s.slab)
 	}
-	s.slab = slab{pool: entries}
+	s.slab = slab{arena: entries}
 	s.keys, s.peers = keys, peers
 }
 

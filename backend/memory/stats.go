@@ -18,7 +18,7 @@ type Stats struct {
 // Stats looks at all buckets, which takes some milliseconds for a million. It
 // holds back no decision for longer than a fraction of one.
 func (b *Backend) Stats() Stats {
-	var total Stats
+	total := Stats{Bytes: b.log.bytes()}
 	for i := range b.shards {
 		b.shards[i].addStats(&total, &b.clock)
 	}
@@ -38,7 +38,6 @@ func (s *shard) addStats(total *Stats, c *clock) {
 		}
 	}
 	total.LogEntries += s.slab.used
-	total.Bytes += len(s.slab.blocks) * 8 * blockEntries * entryWords
 	total.Evictions += s.evictions
 }
 
@@ -46,5 +45,9 @@ func (s *shard) addStats(total *Stats, c *clock) {
 func (s *shard) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.init(s.tables[bucketKind].skip, s.peers, s.keys, s.slab.pool)
+	s.recount(func() {
+		for k := range s.tables {
+			s.tables[k].clear()
+		}
+	})
 }

@@ -42,6 +42,16 @@ func (t *table) init(k kind, skip uint8, s *slab) {
 	*t = table{words: noWords[:strides[k]], stride: strides[k], kind: k, skip: skip, slab: s}
 }
 
+// clear forgets all keys, and frees the memory.
+func (t *table) clear() {
+	for pos := 0; pos < len(t.words); pos += t.stride {
+		if t.words[pos] != 0 {
+			t.release(pos)
+		}
+	}
+	t.init(t.kind, t.skip, t.slab)
+}
+
 // home returns where the slot of tag would be if nobody were in its way.
 func (t *table) home(tag uint64) int {
 	slot, _ := bits.Mul64(^tag<<(t.skip&63), t.homes)

@@ -209,7 +209,7 @@ func traceLimits(t *rapid.T, a ratelimit.Algorithm) []*ratelimit.Limit {
 
 // checkInvariants looks at what all else relies on.
 func checkInvariants(t rapid.TB, b *Backend, maxKeys, maxEntries int) {
-	keys, entries := 0, 0
+	keys, entries, out := 0, 0, 0
 	for i := range b.shards {
 		s := &b.shards[i]
 		listed := 0
@@ -243,13 +243,17 @@ func checkInvariants(t rapid.TB, b *Backend, maxKeys, maxEntries int) {
 			t.Fatalf("shard %d: %d entries in logs, %d used", i, listed, s.slab.used)
 		}
 		keys += max(s.used()-1, 0)
-		entries += max(s.slab.used-1, 0)
+		entries += max(s.slab.used+s.slab.spares-1, 0)
+		out += s.slab.used + s.slab.spares
 	}
 	if left := int(b.keys.left.Load()); left+keys+len(b.shards) != maxKeys {
 		t.Fatalf("%d keys are counted and %d left of %d", keys, left, maxKeys)
 	}
 	if left := int(b.log.left.Load()); left+entries != max(0, maxEntries-len(b.shards)) {
 		t.Fatalf("%d entries are counted and %d left of %d", entries, left, maxEntries)
+	}
+	if out != b.log.out {
+		t.Fatalf("shards have %d entries, counted %d", out, b.log.out)
 	}
 }
 
