@@ -87,7 +87,10 @@ func (s *shard) appendLog(l *ratelimit.Limit, tag, cost uint64, now int64) uint6
 	if cost == 0 {
 		return 0
 	}
-	e := s.logEntry(tag, stored.count > 0, cost, now)
+	e := uint32(0)
+	if stored.count < ratelimit.MaxLogCount {
+		e = s.logEntry(tag, stored.count > 0, cost, now)
+	}
 	switch {
 	case e == 0:
 		e = stored.tail

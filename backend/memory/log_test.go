@@ -131,6 +131,35 @@ func TestLogReceiptOfMergedEntry(t *testing.T) {
 	checkInvariants(t, b, 31, 1)
 }
 
+// Charging more, again and again, does not make a log longer than its decisions
+// have time for.
+func TestAdjustKeepsLogsShort(t *testing.T) {
+	clock := newHand()
+	b := mustOpen(t, WithMaxKeys(31), WithClock(clock.now))
+	l := limit(t, "b", "10000/h", ratelimit.SlidingLog, 0)
+	const adjustments = ratelimit.MaxLogCount + 500
+	deltas := []ratelimit.Delta{{Limit: l, Key: []byte("key"), Units: 1}}
+	for range adjustments {
+		if err := b.Adjust(context.Background(), deltas); err != nil {
+			t.Fatal(err)
+		}
+		clock.us++
+	}
+	if got := b.Stats().LogEntries; got != ratelimit.MaxLogCount {
+		t.Errorf("%d entries, want %d", got, ratelimit.MaxLogCount)
+	}
+	// The newest one has the surplus, and counts from its last adjustment on.
+	clock.us = firstInstant + 3_600_000_000 + ratelimit.MaxLogCount - 2
+	if got := charge(t, b, l, "key", 0); got.Remaining != ratelimit.MaxLogCount-501 {
+		t.Errorf("%+v, want all but the last 501 to be gone", got)
+	}
+	clock.us = firstInstant + 3_600_000_000 + adjustments - 1
+	if got := charge(t, b, l, "key", 0); got.Remaining != ratelimit.MaxLogCount {
+		t.Errorf("%+v, want all to be gone", got)
+	}
+	checkInvariants(t, b, 31, defaultMaxLogEntries)
+}
+
 // However entries come and go, those that stay for long keep no more memory than
 // the bound says.
 func TestLogMemoryIsBounded(t *testing.T) {
