@@ -20,8 +20,9 @@ func outage(err error) error { return fmt.Errorf("%w: redis: %w", ratelimit.ErrU
 // errLate is the end of a decision's time budget.
 var errLate = errors.New("no answer within the time budget")
 
-// errQueueFull is a call that found too many others waiting.
-var errQueueFull = errors.New("too many calls are waiting")
+// ErrQueueFull is wrapped, beside [ratelimit.ErrUnavailable], by the error of a
+// call that found as many others waiting as [WithQueue] allows. It was not sent.
+var ErrQueueFull = errors.New("too many calls are waiting")
 
 // errClosed is a call after Close.
 var errClosed = errors.New("backend is closed")

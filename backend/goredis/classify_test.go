@@ -309,7 +309,7 @@ func TestQueueFull(t *testing.T) {
 		if classOf(err) != isOutage {
 			t.Errorf("got %v, want an outage", err)
 		}
-		if errors.Is(err, errQueueFull) {
+		if errors.Is(err, ErrQueueFull) {
 			full++
 		}
 	}

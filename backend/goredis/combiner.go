@@ -17,12 +17,12 @@ type combiner struct {
 	underWay int
 }
 
-// submit hands a request over, or returns errQueueFull.
+// submit hands a request over, or returns ErrQueueFull.
 func (c *combiner) submit(r *request) error {
 	c.mu.Lock()
 	if len(c.waiting) >= c.room {
 		c.mu.Unlock()
-		return errQueueFull
+		return ErrQueueFull
 	}
 	c.waiting = append(c.waiting, r)
 	start := c.underWay < c.flights

@@ -131,8 +131,8 @@ func TestCombinerRefusesWhenTheQueueIsFull(t *testing.T) {
 	c.give(t, 2, 3)
 	for range 3 {
 		r := numbered(4)
-		if err := c.submit(r); !errors.Is(err, errQueueFull) {
-			t.Fatalf("submit to a full queue returns %v, want %v", err, errQueueFull)
+		if err := c.submit(r); !errors.Is(err, ErrQueueFull) {
+			t.Fatalf("submit to a full queue returns %v, want %v", err, ErrQueueFull)
 		}
 		r.free()
 	}
@@ -226,7 +226,7 @@ func (e *echo) call(n int64, random *rand.Rand) {
 	r := numbered(n)
 	if err := e.c.submit(r); err != nil {
 		r.free()
-		if !errors.Is(err, errQueueFull) {
+		if !errors.Is(err, ErrQueueFull) {
 			e.t.Errorf("submit: %v", err)
 		}
 		return

@@ -66,8 +66,7 @@ func WithBudget(d time.Duration) Option {
 }
 
 // WithQueue sets how many calls may wait for one server, 1 or more; a call that
-// finds as many fails at once with [ratelimit.ErrUnavailable]. The default is
-// 10,000.
+// finds as many fails at once with [ErrQueueFull]. The default is 10,000.
 func WithQueue(n int) Option {
 	return optionFunc(func(c *config) error {
 		if n < 1 {
