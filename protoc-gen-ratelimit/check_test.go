@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +29,7 @@ type checker struct {
 // newChecker finds the compiled packages that generated files may import.
 func newChecker(t *testing.T) *checker {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}",
+	out, err := goCommand(t, "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}",
 		"..", "../proto/ratelimit", "google.golang.org/protobuf/types/known/wrapperspb",
 		"google.golang.org/protobuf/types/gofeaturespb").Output()
 	if err != nil {
@@ -45,6 +47,24 @@ func newChecker(t *testing.T) *checker {
 		return os.Open(exports[path])
 	}
 	return &checker{importer.ForCompiler(token.NewFileSet(), "gc", lookup)}
+}
+
+// goCommand returns a go command that finds compiled what the test itself needed:
+// with the race detector, packages are other ones.
+func goCommand(t *testing.T, verb string, args ...string) *exec.Cmd {
+	t.Helper()
+	all := []string{verb}
+	if raceDetector() {
+		all = append(all, "-race")
+	}
+	return exec.CommandContext(t.Context(), "go", append(all, args...)...)
+}
+
+// raceDetector tells whether the test runs with the race detector, which makes
+// most of it some fifteen times as slow.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // check parses and type-checks the files of one package.

@@ -3,8 +3,12 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
+	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,26 +19,39 @@ import (
 	ratelimitpb "github.com/protolimit/ratelimit/proto/ratelimit"
 )
 
-// build builds the plugin, as users have it.
-func build(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "protoc-gen-ratelimit")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+// asPlugin makes the test's binary the plugin.
+const asPlugin = "TEST_AS_PROTOC_GEN_RATELIMIT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asPlugin) != "" {
+		main()
+		return
 	}
-	return binary
+	// Before flags are parsed, which may say otherwise.
+	if raceDetector() {
+		if err := flag.Set("rapid.checks", "40"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
 }
 
-// run runs a program and returns what it wrote and its exit code.
-func run(t *testing.T, stdin []byte, binary string, args ...string) (stdout, stderr string, code int) {
+// run runs the plugin as a program of its own, and returns what it wrote and its
+// exit code.
+func run(t *testing.T, stdin []byte, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Env = append(os.Environ(), asPlugin+"=1")
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if stdin != nil {
 		cmd.Stdin = bytes.NewReader(stdin)
 	}
-	err := cmd.Run()
+	err = cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return out.String(), errs.String(), exit.ExitCode()
 	}
@@ -45,7 +62,6 @@ func run(t *testing.T, stdin []byte, binary string, args ...string) (stdout, std
 }
 
 func TestByHand(t *testing.T) {
-	binary := build(t)
 	tests := []struct {
 		args           []string
 		stdout, stderr string // beginnings
@@ -61,7 +77,7 @@ func TestByHand(t *testing.T) {
 		{nil, "", "protoc-gen-ratelimit is a plugin", 2},
 	}
 	for _, test := range tests {
-		stdout, stderr, code := run(t, nil, binary, test.args...)
+		stdout, stderr, code := run(t, nil, test.args...)
 		if !strings.HasPrefix(stdout, test.stdout) || !strings.HasPrefix(stderr, test.stderr) ||
 			test.stdout == "" && stdout != "" || test.stderr == "" && stderr != "" || code != test.code {
 			t.Errorf("%q: wrote %q and %q, exit code %d", test.args, stdout, stderr, code)
@@ -69,15 +85,14 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestAsPlugin speaks to the built plugin as compilers do.
+// TestAsPlugin speaks to the plugin as compilers do.
 func TestAsPlugin(t *testing.T) {
-	binary := build(t)
 	respond := func(request *pluginpb.CodeGeneratorRequest) *pluginpb.CodeGeneratorResponse {
 		wire, err := proto.Marshal(request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stdout, stderr, code := run(t, wire, binary)
+		stdout, stderr, code := run(t, wire)
 		if code != 0 || stderr != "" {
 			t.Fatalf("exit code %d, %s", code, stderr)
 		}
@@ -160,11 +175,7 @@ func TestVet(t *testing.T) {
 			packages["./"+filepath.ToSlash(filepath.Join(testdata, filepath.Dir(file)))] = true
 		}
 	}
-	args := []string{"vet"}
-	for name := range packages {
-		args = append(args, name)
-	}
-	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+	if out, err := goCommand(t, "vet", slices.Sorted(maps.Keys(packages))...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if len(packages) < 20 || !packages["./testdata/simple"] {
