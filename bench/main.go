@@ -18,11 +18,14 @@ import (
 
 	"github.com/protolimit/ratelimit/bench/harness"
 	"github.com/protolimit/ratelimit/bench/inprocess"
+	"github.com/protolimit/ratelimit/bench/overredis"
 	"github.com/protolimit/ratelimit/bench/rivals"
 )
 
 // experiments are all that can be measured, section by section.
-func experiments() []*harness.Experiment { return slices.Concat(inprocess.Experiments()) }
+func experiments() []*harness.Experiment {
+	return slices.Concat(inprocess.Experiments(), overredis.Experiments())
+}
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -50,21 +53,22 @@ func run(args []string, out, log io.Writer) error {
 		Rounds: *rounds, Keys: 1_000_000, Rest: 3 * time.Second,
 		Hot:  harness.Slice{Warm: time.Millisecond, Parts: 4},
 		Cold: harness.Slice{Warm: 30 * time.Millisecond, Parts: 40},
+		Busy: 150 * time.Millisecond,
 	}
 	if *quick {
 		short := harness.Slice{Warm: 100 * time.Microsecond, Parts: 1}
-		o = harness.Options{Rounds: 1, Keys: 5000, Rest: 50 * time.Millisecond, Hot: short, Cold: short}
+		o = harness.Options{Rounds: 1, Keys: 5000, Rest: 50 * time.Millisecond, Hot: short, Cold: short, Busy: 5 * time.Millisecond}
 	}
 	if o.Rounds < 1 {
 		return fmt.Errorf("-rounds is %d, want 1 or more", o.Rounds)
 	}
-	where := provenance(time.Now(), o)
+	start := harness.Machine(time.Now())
 	sections, err := measure(pattern, o, log)
 	if err != nil {
 		return err
 	}
 	for _, s := range sections {
-		text := "\n" + where + "\n\n" + harness.Report(s.results) + "\n"
+		text := "\n" + s.provenance(start, o) + "\n\n" + harness.Report(s.results) + "\n"
 		fmt.Fprintf(out, "## %s\n%s", s.name, text)
 		if *write {
 			if err := s.write(text); err != nil {
@@ -129,10 +133,14 @@ func (s *section) write(text string) error {
 	return os.WriteFile(page, []byte(changed), 0o644) //nolint:gosec // a page for everybody
 }
 
-// provenance tells where figures come from.
-func provenance(now time.Time, o harness.Options) string {
-	modules := append(rivals.Modules(), rivals.MiddlewareModule, "google.golang.org/grpc")
-	return fmt.Sprintf("`go run . -rounds %d` on %s\nWith %s.", o.Rounds, harness.Machine(now), harness.Versions(modules...))
+// provenance tells where figures come from, and which versions of what they are
+// of.
+func (s *section) provenance(machine string, o harness.Options) string {
+	with := harness.Versions(append(rivals.Modules(), rivals.MiddlewareModule, "google.golang.org/grpc")...)
+	if s.name == overredis.Section {
+		with = overredis.Version() + ", " + harness.Versions(rivals.RedisModules()...)
+	}
+	return fmt.Sprintf("`go run . -rounds %d` on %s\nWith %s.", o.Rounds, machine, with)
 }
 
 func names() []string {

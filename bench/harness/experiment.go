@@ -23,6 +23,8 @@ type Options struct {
 	Rest time.Duration
 	// Hot and Cold are the slices for state in the cache and for large state.
 	Hot, Cold Slice
+	// Busy is the slice of callers of a server.
+	Busy time.Duration
 }
 
 // An Experiment compares contenders.
