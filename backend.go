@@ -155,3 +155,17 @@ type FallbackReporter interface {
 	// that falls back on it.
 	HasFallback() bool
 }
+
+// A Bounded is a Backend that answers within a time of its own, whatever it
+// depends on does.
+type Bounded interface {
+	// Budget returns the longest that Take takes, above 0.
+	Budget() time.Duration
+}
+
+// A Mirror is a Backend whose buckets can be set to what another one says.
+type Mirror interface {
+	// Mirror makes used units of a bucket count as used now, whatever was before:
+	// 0 or more, at most [Limit.Most]. It neither waits nor fails.
+	Mirror(l *Limit, key []byte, used int64)
+}

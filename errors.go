@@ -45,3 +45,16 @@ func (e *RuleError) Error() string {
 	}
 	return fmt.Sprintf("%s: %s is %s, %s", place, e.Field, e.Value, e.Want)
 }
+
+// A ShardError says which place of a [Sharder] an error is about, where a call was
+// about several. It wraps the error.
+type ShardError struct {
+	Shard string // as Sharder.Shard names it
+	Err   error
+}
+
+// Error returns the error's text, without the shard: it may be an address.
+func (e *ShardError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *ShardError) Unwrap() error { return e.Err }

@@ -22,6 +22,7 @@ type Limit struct {
 	algorithm     Algorithm
 	onUnavailable OnUnavailable
 	most          int64
+	largest       int64
 	rate          Rate
 	shift         uint8
 	num, den      uint64
@@ -49,19 +50,26 @@ func NewLimit(bucket string, rule Rule) (*Limit, error) {
 		algorithm:     rule.Algorithm,
 		onUnavailable: rule.OnUnavailable,
 		most:          rule.Most(),
+		largest:       rule.Most(),
 		rate:          rule.Rate,
-		shift:         20,
 	}
+	l.count(1)
+	return l, nil
+}
+
+// count derives how the level of a bucket is counted, in a window that is some
+// times as long.
+func (l *Limit) count(times uint64) {
+	l.shift = 20
 	if l.most > coarseBurst {
 		l.shift = 10
 	}
 	l.num = uint64(l.rate.Count) << l.shift
-	l.den = uint64(l.rate.Window.Microseconds())
+	l.den = uint64(l.rate.Window.Microseconds()) * times
 	if divisor := gcd(l.num, l.den); divisor > 1 {
 		l.num /= divisor
 		l.den /= divisor
 	}
-	return l, nil
 }
 
 // Bucket returns the name of the limit's buckets.
@@ -88,13 +96,18 @@ func (l *Limit) Window() time.Duration { return l.rate.Window }
 // bucket algorithm, the count of a window; 0 refuses every cost above 0.
 func (l *Limit) Most() int64 { return l.most }
 
+// Largest returns the largest cost that can ever pass: Most, or for a [Limit.Share]
+// that of the whole limit. A cost above Most passes when nothing of its bucket is
+// used.
+func (l *Limit) Largest() int64 { return l.largest }
+
 // Shift returns the binary logarithm of how many steps of level make one unit:
 // 20 for a burst to 2^32, 10 beyond.
 func (l *Limit) Shift() uint8 { return l.shift }
 
 // Drain returns the rate as a fraction in lowest terms, num ÷ den steps of
-// level a microsecond. num is 0 to 2^60 and den 1 to 2^45; num is 0 for a limit
-// of 0.
+// level a microsecond. num is 0 to 2^60 and den 1 to 2^45, more for a share; num
+// is 0 for a limit of 0.
 func (l *Limit) Drain() (num, den uint64) { return l.num, l.den }
 
 // String returns the limit for a person: `bucket "daily" 1000/d TOKEN_BUCKET

@@ -40,6 +40,7 @@ var (
 	_ ratelimit.Sharder          = (*Backend)(nil)
 	_ ratelimit.Counter          = (*Backend)(nil)
 	_ ratelimit.FallbackReporter = (*Backend)(nil)
+	_ ratelimit.Mirror           = (*Backend)(nil)
 )
 
 // New returns an empty Backend. It errors if an option is nil or out of range.

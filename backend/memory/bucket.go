@@ -29,27 +29,27 @@ func (s *shard) bucketOf(a ask, now int64) bucket {
 // bucketFits tells whether a has room.
 func (s *shard) bucketFits(a ask, now int64) bool {
 	shift := a.limit.Shift()
-	return s.bucketOf(a, now).level+uint64(a.sum)<<shift <= uint64(a.limit.Most())<<shift
+	return s.bucketOf(a, now).level+uint64(a.sum)<<shift <= uint64(a.most())<<shift
 }
 
 // settleBucket fills v for a and, if charge is set and a has room, charges it.
 func (s *shard) settleBucket(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 	b := s.bucketOf(a, now)
 	shift := a.limit.Shift()
-	burst := uint64(a.limit.Most()) << shift
+	burst, most := uint64(a.limit.Most())<<shift, uint64(a.most())<<shift
 	*v = ratelimit.Verdict{Allowed: true}
 	switch want := uint64(a.sum) << shift; {
 	case a.sum == 0:
-	case a.sum > a.limit.Most():
+	case a.sum > a.most():
 		refuseForEver(v)
-	case b.level+want > burst:
-		refuse(v, wait(less(drainTime(a.limit, b.stored+want-burst), b.since)))
+	case b.level+want > most:
+		refuse(v, wait(less(drainTime(a.limit, b.stored+want-most), b.since)))
 	case charge:
 		b.level += want
 		empty := drainTime(a.limit, b.level)
 		s.storeBucket(a, b.pos, b.level, now, empty)
 		v.Receipt.At = now
-		v.Remaining = int64((burst - b.level) >> shift)
+		v.Remaining = int64(less(burst, b.level) >> shift)
 		v.ResetAfter = wait(empty)
 		return
 	}

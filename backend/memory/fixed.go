@@ -57,13 +57,13 @@ func (s *shard) fixedOf(a ask, now int64) (w window, stored int64) {
 // fixedFits tells whether a has room.
 func (s *shard) fixedFits(a ask, now int64) bool {
 	w, _ := s.fixedOf(a, now)
-	return w.current+uint64(a.sum) <= uint64(a.limit.Most())
+	return w.current+uint64(a.sum) <= uint64(a.most())
 }
 
 // settleFixed fills v for a and, if charge is set and a has room, charges it.
 func (s *shard) settleFixed(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 	w, _ := s.fixedOf(a, now)
-	sum, count := uint64(a.sum), uint64(a.limit.Most())
+	sum, count := uint64(a.sum), uint64(a.most())
 	left := wait(w.left())
 	*v = ratelimit.Verdict{Allowed: true}
 	switch {
@@ -77,7 +77,7 @@ func (s *shard) settleFixed(a ask, now int64, charge bool, v *ratelimit.Verdict)
 		s.storeWindow(a.tag, &w, 0)
 		v.Receipt = w.receipt()
 	}
-	v.Remaining = int64(less(count, w.current))
+	v.Remaining = int64(less(uint64(a.limit.Most()), w.current))
 	if w.current > 0 {
 		v.ResetAfter = left
 	}

@@ -36,14 +36,14 @@ func (s *shard) storeLog(tag uint64, l log, now int64) {
 // logFits tells whether a has room.
 func (s *shard) logFits(a ask, now int64) bool {
 	_, _, _, used := s.logOf(a.limit, a.tag, now)
-	return used+uint64(a.sum) <= uint64(a.limit.Most())
+	return used+uint64(a.sum) <= uint64(a.most())
 }
 
 // settleLog fills v for a and, if charge is set and a has room, charges it.
 func (s *shard) settleLog(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 	stored, first, _, used := s.logOf(a.limit, a.tag, now)
 	length := a.limit.Window().Microseconds()
-	sum, count := uint64(a.sum), uint64(a.limit.Most())
+	sum, count := uint64(a.sum), uint64(a.most())
 	*v = ratelimit.Verdict{Allowed: true}
 	switch {
 	case sum == 0:
@@ -56,7 +56,7 @@ func (s *shard) settleLog(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 		v.Receipt = ratelimit.Receipt{At: now, Entry: s.appendLog(a.limit, a.tag, sum, now)}
 		v.ResetAfter = wait(uint64(length))
 	}
-	v.Remaining = int64(less(count, used))
+	v.Remaining = int64(less(uint64(a.limit.Most()), used))
 	if used > 0 && v.ResetAfter == 0 {
 		v.ResetAfter = s.goneAfter(stored.tail, length, now)
 	}

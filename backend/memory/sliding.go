@@ -30,14 +30,14 @@ func (s *shard) slidingOf(a ask, now int64) (w window, stored int64) {
 // slidingFits tells whether a has room.
 func (s *shard) slidingFits(a ask, now int64) bool {
 	w, _ := s.slidingOf(a, now)
-	return w.used()+uint64(a.sum) <= uint64(a.limit.Most())
+	return w.used()+uint64(a.sum) <= uint64(a.most())
 }
 
 // settleSliding fills v for a and, if charge is set and a has room, charges it.
 func (s *shard) settleSliding(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 	w, _ := s.slidingOf(a, now)
 	used := w.used()
-	sum, count := uint64(a.sum), uint64(a.limit.Most())
+	sum, count := uint64(a.sum), uint64(a.most())
 	*v = ratelimit.Verdict{Allowed: true}
 	switch {
 	case sum == 0:
@@ -51,7 +51,7 @@ func (s *shard) settleSliding(a ask, now int64, charge bool, v *ratelimit.Verdic
 		s.storeWindow(a.tag, &w, 1)
 		v.Receipt = w.receipt()
 	}
-	v.Remaining = int64(less(count, used))
+	v.Remaining = int64(less(uint64(a.limit.Most()), used))
 	switch {
 	case w.current > 0:
 		v.ResetAfter = wait(w.left() + uint64(w.length))

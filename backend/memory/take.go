@@ -207,12 +207,23 @@ func (b *Backend) settleAll(asks []numberedAsk, now int64, verdicts []ratelimit.
 	}
 }
 
+// most returns what may be used of a's bucket with a charged: the limit's most. A
+// cost above that, but not above the largest of a whole limit whose share this is,
+// passes when nothing is used.
+func (a *ask) most() int64 {
+	most := a.limit.Most()
+	if a.sum > most && a.sum <= a.limit.Largest() {
+		return a.sum
+	}
+	return most
+}
+
 // fits tells whether a has room, or asks for nothing. s.mu must be held.
 func (s *shard) fits(a ask, now int64) bool {
 	if a.sum == 0 {
 		return true
 	}
-	if a.sum > a.limit.Most() {
+	if a.sum > a.most() {
 		return false
 	}
 	switch a.limit.Algorithm() {
