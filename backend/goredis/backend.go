@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -112,6 +113,9 @@ func (b *Backend) ask(ctx context.Context, charges []ratelimit.Charge, verdicts 
 	return err
 }
 
+// Budget implements [ratelimit.Bounded]: it is that of [WithBudget].
+func (b *Backend) Budget() time.Duration { return b.budget }
+
 // Close implements [ratelimit.Backend]. It waits for charges that are being
 // given back, and closes the client if it is of [Open].
 func (b *Backend) Close() error {
@@ -132,4 +136,5 @@ var (
 	_ ratelimit.Backend = (*Backend)(nil)
 	_ ratelimit.Sharder = (*Backend)(nil)
 	_ ratelimit.Counter = (*Backend)(nil)
+	_ ratelimit.Bounded = (*Backend)(nil)
 )

@@ -2,6 +2,7 @@ package goredis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -95,7 +96,7 @@ func (c *call) ask(ctx context.Context, timer *time.Timer, which int, dry bool) 
 		}
 		r.renew(dry)
 		if err = c.servers[i].submit(r); err != nil {
-			err = outage(err)
+			err = c.ofShard(i, outage(err))
 			break
 		}
 		r.asked = true
@@ -152,16 +153,27 @@ func (c *call) await(ctx context.Context, timer *time.Timer) (room bool, err err
 		}
 		if left := c.awaitOne(ctx, timer, r, err != nil); left != nil {
 			c.requests[i] = nil
-			err = left
+			if err == nil {
+				err = c.ofShard(i, left)
+			}
 			continue
 		}
 		r.asked = false
 		room = room && (r.granted || r.dry && r.hasRoom())
 		if err == nil {
-			err = r.err
+			err = c.ofShard(i, r.err)
 		}
 	}
 	return room, err
+}
+
+// ofShard returns an error that says which master it is about, where a call is
+// about several.
+func (c *call) ofShard(i int, err error) error {
+	if err == nil || len(c.requests) == 1 || !errors.Is(err, ratelimit.ErrUnavailable) {
+		return err
+	}
+	return &ratelimit.ShardError{Shard: c.servers[i].name, Err: err}
 }
 
 // awaitOne waits for one request. An error says that the caller has left it.

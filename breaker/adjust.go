@@ -1,0 +1,46 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/protolimit/ratelimit"
+)
+
+// Adjust implements [ratelimit.Backend]: by the backend that granted the charge,
+// as its receipt tells. While that is the primary and it is away, nothing is
+// adjusted.
+func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
+	if b.closed.Load() {
+		return errClosed
+	}
+	instances := b.Instances()
+	var local, shared []ratelimit.Delta
+	away := false
+	for i := range deltas {
+		d := deltas[i]
+		c := ratelimit.Charge{Limit: d.Limit, Key: d.Key}
+		shard := b.shardOf(&c)
+		switch {
+		case d.Receipt.Origin == localOrigin:
+			d.Limit = b.shares.of(d.Limit, instances)
+			local = append(local, d)
+			b.ledger.add(shard, &c, d.Units)
+		case b.guards.of(shard).isOpen():
+			away = true
+		default:
+			shared = append(shared, d)
+		}
+	}
+	var errs []error
+	if away {
+		errs = append(errs, errAway)
+	}
+	if len(local) > 0 {
+		errs = append(errs, b.fallback.Adjust(ctx, local))
+	}
+	if len(shared) > 0 {
+		errs = append(errs, b.primary.Adjust(ctx, shared))
+	}
+	return errors.Join(errs...)
+}

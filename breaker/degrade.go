@@ -1,0 +1,146 @@
+package breaker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/protolimit/ratelimit"
+)
+
+// localOrigin marks the receipts of the fallback.
+const localOrigin = 1
+
+// A part is some charges of a call, with the places of their verdicts in it.
+type part struct {
+	charges  []ratelimit.Charge
+	verdicts []ratelimit.Verdict
+	places   []int
+}
+
+func (p *part) reset() {
+	clear(p.charges)
+	p.charges, p.places = p.charges[:0], p.places[:0]
+}
+
+func (p *part) add(place int, c ratelimit.Charge) {
+	p.charges, p.places = append(p.charges, c), append(p.places, place)
+}
+
+// answers returns room for the verdicts of the part.
+func (p *part) answers() []ratelimit.Verdict {
+	if cap(p.verdicts) < len(p.charges) {
+		p.verdicts = make([]ratelimit.Verdict, len(p.charges))
+	}
+	p.verdicts = p.verdicts[:len(p.charges)]
+	return p.verdicts
+}
+
+// degrade decides a call that the primary did not, as its rules say. An error
+// wraps cause.
+func (b *Backend) degrade(ctx context.Context, g *guard, charges []ratelimit.Charge, verdicts []ratelimit.Verdict, cause error) error {
+	if err := b.denies(g, charges, cause); err != nil {
+		return err
+	}
+	return b.decideLocally(ctx, charges, verdicts)
+}
+
+// denies returns an error if a rule says Deny, or all do since the outage is too
+// long.
+func (b *Backend) denies(g *guard, charges []ratelimit.Charge, cause error) error {
+	tooLong := false
+	if since, away := g.awaySince(); away && b.longest > 0 {
+		tooLong = time.Since(since) > b.longest
+	}
+	for i := range charges {
+		if l := charges[i].Limit; tooLong || l.OnUnavailable() == ratelimit.Deny {
+			b.counts.denied.Add(1)
+			return fmt.Errorf("breaker: denied for %v: %w", l, cause)
+		}
+	}
+	return nil
+}
+
+// decideLocally has the fallback decide the rules that say Local, all or nothing,
+// and lets those that say Allow pass.
+func (b *Backend) decideLocally(ctx context.Context, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
+	p := b.scratch.Get().(*part)
+	defer b.scratch.Put(p)
+	p.reset()
+	instances := b.Instances()
+	for i := range charges {
+		c := charges[i]
+		if c.Limit.OnUnavailable() == ratelimit.Allow {
+			verdicts[i] = ratelimit.Verdict{Allowed: true, Remaining: max(c.Limit.Most()-c.Cost, 0)}
+			continue
+		}
+		c.Limit = b.shares.of(c.Limit, instances)
+		p.add(i, c)
+	}
+	answers := p.answers()
+	if err := b.fallback.Take(ctx, p.charges, answers); err != nil {
+		return err
+	}
+	b.counts.local.Add(1)
+	granted := true
+	for i := range answers {
+		granted = granted && answers[i].Allowed
+	}
+	for i, place := range p.places {
+		if answers[i].Receipt.At != 0 {
+			answers[i].Receipt.Origin = localOrigin
+		}
+		verdicts[place] = answers[i]
+		if granted {
+			c := &charges[place]
+			b.ledger.add(b.shardOf(c), c, c.Cost)
+		}
+	}
+	return nil
+}
+
+// shares remember each limit's share, so that a call makes none.
+type shares struct{ known sync.Map } // *ratelimit.Limit to share
+
+type share struct {
+	instances int
+	limit     *ratelimit.Limit
+}
+
+// of returns the part of a limit that one of some instances enforces.
+func (s *shares) of(l *ratelimit.Limit, instances int) *ratelimit.Limit {
+	if instances < 2 {
+		return l
+	}
+	if known, ok := s.known.Load(l); ok {
+		if k := known.(*share); k.instances == instances {
+			return k.limit
+		}
+	}
+	k := &share{instances, l.Share(instances)}
+	s.known.Store(l, k)
+	return k.limit
+}
+
+// keepWarm moves the fallback's buckets to the fraction that verdicts of the
+// primary show as used.
+func (b *Backend) keepWarm(charges []ratelimit.Charge, verdicts []ratelimit.Verdict) {
+	if b.mirror == nil {
+		return
+	}
+	instances := b.Instances()
+	for i := range charges {
+		c := &charges[i]
+		most := c.Limit.Most()
+		if c.Limit.OnUnavailable() != ratelimit.Local || most == 0 {
+			continue
+		}
+		local := b.shares.of(c.Limit, instances)
+		used := most - verdicts[i].Remaining
+		if most != local.Most() {
+			used = portion(used, local.Most(), most)
+		}
+		b.mirror.Mirror(local, c.Key, used)
+	}
+}

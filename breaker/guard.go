@@ -1,0 +1,158 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/protolimit/ratelimit"
+)
+
+// A State is a breaker's.
+type State = gobreaker.State
+
+// A Transition is a change of a breaker's state.
+type Transition struct {
+	Shard    string // "" where the primary has one place
+	From, To State
+	At       time.Time
+	// Cause is the last failure before the breaker opened; nil for other changes.
+	Cause error
+}
+
+// A guard is the breaker of one shard. gobreaker keeps the state; what it calls
+// under its lock is noted, and told once the lock is free.
+type guard struct {
+	shard   string
+	breaker *gobreaker.CircuitBreaker[struct{}]
+	used    atomic.Int64 // when, ns since start
+
+	mu      sync.Mutex
+	pending []Transition
+	has     atomic.Bool // whether pending has any
+	cause   error       // the last failure
+	since   time.Time   // of the present state
+	away    time.Time   // since when it is not closed; zero if it is
+	lost    time.Duration
+	trips   int
+}
+
+// errAway is the error of a call that a breaker kept from the primary.
+var errAway = fmt.Errorf("%w: breaker: the backend is away", ratelimit.ErrUnavailable)
+
+func (b *Backend) newGuard(shard string) *guard {
+	g := &guard{shard: shard, since: time.Now()}
+	g.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:         shard,
+		MaxRequests:  b.probes,
+		Interval:     b.window,
+		BucketPeriod: max(b.window/10, time.Millisecond),
+		Timeout:      b.jittered(),
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			return c.TotalFailures >= b.least && float64(c.TotalFailures) >= b.share*float64(c.Requests-c.TotalExclusions)
+		},
+		OnStateChange: func(_ string, from, to State) { g.note(from, to) },
+		IsExcluded:    func(err error) bool { return errors.Is(err, errNeutral) },
+	})
+	return g
+}
+
+// errNeutral marks what says nothing of the primary's health: a caller who left,
+// or a bug, which waiting does not cure and an open breaker would hide.
+var errNeutral = errors.New("neutral")
+
+// errSlow marks a call that was decided, but too late.
+var errSlow = errors.New("slow")
+
+// run asks the primary, if the breaker lets it. A nil error is a verdict.
+func (g *guard) run(ctx context.Context, b *Backend, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
+	var err error
+	_, refused := g.breaker.Execute(func() (struct{}, error) {
+		start := time.Now()
+		err = b.ask(ctx, charges, verdicts)
+		return struct{}{}, g.judge(ctx, err, time.Since(start) > b.slow)
+	})
+	if g.has.Load() {
+		g.tell(b)
+	}
+	if err == nil && (errors.Is(refused, gobreaker.ErrOpenState) || errors.Is(refused, gobreaker.ErrTooManyRequests)) {
+		return errAway
+	}
+	return err
+}
+
+// judge returns what a call's end is to the breaker.
+func (g *guard) judge(ctx context.Context, err error, slow bool) error {
+	switch {
+	case err == nil && slow:
+		g.fail(errSlow)
+		return errSlow
+	case err == nil:
+		return nil
+	case errors.Is(err, ratelimit.ErrBackendBug) || isCallers(ctx, err):
+		return errNeutral
+	}
+	g.fail(err)
+	return err
+}
+
+func (g *guard) fail(err error) {
+	g.mu.Lock()
+	g.cause = err
+	g.mu.Unlock()
+}
+
+// note keeps a change of state until it can be told.
+func (g *guard) note(from, to State) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	t := Transition{Shard: g.shard, From: from, To: to, At: now}
+	switch to {
+	case gobreaker.StateOpen:
+		t.Cause = g.cause
+		g.trips++
+		if g.away.IsZero() {
+			g.away = now
+		}
+	case gobreaker.StateClosed:
+		g.lost += now.Sub(g.away)
+		g.away = time.Time{}
+	}
+	g.since = now
+	g.pending = append(g.pending, t)
+	g.has.Store(true)
+}
+
+// tell tells what was noted, and settles the ledger when the primary is back.
+func (g *guard) tell(b *Backend) {
+	g.mu.Lock()
+	told := slices.Clone(g.pending)
+	g.pending = g.pending[:0]
+	g.has.Store(false)
+	g.mu.Unlock()
+	for _, t := range told {
+		if b.transition != nil {
+			b.transition(t)
+		}
+		if t.To == gobreaker.StateClosed {
+			b.settle(g.shard)
+		}
+	}
+}
+
+// awaySince returns since when the breaker is not closed, and whether.
+func (g *guard) awaySince() (time.Time, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.away, !g.away.IsZero()
+}
+
+// isOpen tells whether calls are kept from the primary.
+func (g *guard) isOpen() bool { return g.breaker.State() == gobreaker.StateOpen }

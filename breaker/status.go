@@ -1,0 +1,98 @@
+package breaker
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// counts are what Status tells besides the breakers.
+type counts struct {
+	local   atomic.Uint64
+	denied  atomic.Uint64
+	settled atomic.Uint64
+}
+
+// A Status is how a Backend is, for health endpoints and metrics. Counts are since
+// New.
+type Status struct {
+	Shards    []ShardStatus // by name
+	Instances int           // that share the limits
+	Local     uint64        // calls that the fallback decided
+	Denied    uint64        // calls that failed since a rule says Deny
+	Ledger    int64         // buckets whose units are still to be charged
+	Settled   uint64        // units charged after an outage
+	Dropped   uint64        // units that the ledger lost
+}
+
+// A ShardStatus is how the breaker of one shard is.
+type ShardStatus struct {
+	Shard    string // "" where the primary has one place
+	State    State
+	Since    time.Time     // of the state
+	Trips    int           // how often it opened
+	Degraded time.Duration // how long it was not closed, in all
+	Cause    error         // the last failure; nil if there was none
+}
+
+// Status returns how the backend is now.
+func (b *Backend) Status() Status {
+	s := Status{
+		Instances: b.Instances(),
+		Local:     b.counts.local.Load(), Denied: b.counts.denied.Load(),
+		Ledger: b.ledger.size.Load(), Settled: b.counts.settled.Load(), Dropped: b.ledger.dropped.Load(),
+	}
+	for _, g := range b.guards.all() {
+		s.Shards = append(s.Shards, g.status())
+	}
+	slices.SortFunc(s.Shards, func(x, y ShardStatus) int { return cmp.Compare(x.Shard, y.Shard) })
+	return s
+}
+
+func (g *guard) status() ShardStatus {
+	state := g.breaker.State()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := ShardStatus{Shard: g.shard, State: state, Since: g.since, Trips: g.trips, Degraded: g.lost, Cause: g.cause}
+	if !g.away.IsZero() {
+		s.Degraded += time.Since(g.away)
+	}
+	return s
+}
+
+// String returns a line for each shard, such as
+//
+//	redis: open since 12:00:05, 1 trip, degraded 3.2s, dial tcp: connection refused
+func (s Status) String() string {
+	var b strings.Builder
+	for _, shard := range s.Shards {
+		fmt.Fprintf(&b, "%s: %v since %s, %d trips, degraded %v", cmp.Or(shard.Shard, "primary"), shard.State,
+			shard.Since.Format(time.TimeOnly), shard.Trips, shard.Degraded.Round(time.Millisecond))
+		if shard.Cause != nil && shard.State != gobreaker.StateClosed {
+			fmt.Fprintf(&b, ", %v", shard.Cause)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%d instances, %d local decisions, %d denied, %d buckets to settle, %d units settled, %d dropped",
+		s.Instances, s.Local, s.Denied, s.Ledger, s.Settled, s.Dropped)
+	return b.String()
+}
+
+// portion returns used × part ÷ whole, rounded up; used is at most whole.
+func portion(used, part, whole int64) int64 {
+	if used <= 0 {
+		return 0
+	}
+	high, low := bits.Mul64(uint64(min(used, whole)), uint64(part))
+	quotient, rest := bits.Div64(high, low, uint64(whole))
+	if rest > 0 {
+		quotient++
+	}
+	return int64(quotient)
+}
