@@ -75,9 +75,7 @@ func (c *loadCaller) run(d *decider, stop *atomic.Bool) {
 			c.unexpected++
 		}
 		c.decisions++
-		if c.key++; c.key == c.keys {
-			c.key = 0
-		}
+		c.key = (c.key + 1) % c.keys
 		if len(c.laps) < cap(c.laps) {
 			took := time.Since(begin) - now
 			now += took
@@ -106,7 +104,7 @@ func (l *load) sample(d *decider, busy time.Duration) ([]float64, error) {
 		float64(n) / took.Seconds(),
 		quantile(laps, 0.5), quantile(laps, 0.99),
 		float64((end.cpu - begin.cpu).Nanoseconds()) / 1e3 * each,
-		math.Round(float64(end.reads-begin.reads)*each*1000) / 1000,
+		math.Round(float64(end.reads-begin.reads)*each*100) / 100,
 		math.Round(float64(after.Mallocs-before.Mallocs)*each*10) / 10,
 	}, nil
 }

@@ -71,7 +71,8 @@ func (s *stage) newNamed(bucket string) (*decider, error) {
 func (s *stage) footprint(name string, rounds int, open func() (*decider, error)) harness.Contender {
 	taken := 0
 	return harness.Contender{Name: name, Sample: func() ([]float64, error) {
-		if taken++; taken > rounds {
+		taken++
+		if taken > rounds {
 			return []float64{math.NaN()}, nil
 		}
 		d, err := open()

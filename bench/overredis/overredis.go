@@ -37,8 +37,12 @@ const (
 )
 
 var loadMetrics = []harness.Metric{
-	{Name: throughput}, {Name: middle, Unit: "µs"}, {Name: slow, Unit: "µs"},
-	{Name: redisCPU, Unit: "µs"}, {Name: trips}, {Name: allocations},
+	{Name: throughput},
+	{Name: middle, Unit: "µs"},
+	{Name: slow, Unit: "µs"},
+	{Name: redisCPU, Unit: "µs"},
+	{Name: trips},
+	{Name: allocations},
 }
 
 // loadSlices is how many slices of a contender make a round's figure.
