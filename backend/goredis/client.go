@@ -192,6 +192,7 @@ func newCluster(url string, c *clientConfig) (redis.UniversalClient, error) {
 		&o.TLSConfig, &o.CredentialsProviderContext,
 	})
 	o.MaintNotificationsConfig = withoutNotifications()
+	o.DisableRoutingPolicies = true // else the first redirect asks for all commands that there are
 	if err := refuse(judgeCluster(o, c.atLeast).broken); err != nil {
 		return nil, err
 	}
