@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -94,7 +95,39 @@ func (c *Cluster) gossip() error {
 	if err := c.settled(startWithin); err != nil {
 		return err
 	}
+	if err := poll(startWithin, c.epochsDiffer); err != nil {
+		return err
+	}
 	return each(c.Nodes, func(i int, s *Server) error { return s.client.ConfigSet(ctx, timeout, wanted[i]).Err() })
+}
+
+// epochsDiffer has no error when all nodes know the epoch of each master, and no
+// two are the same, as those are that took over at the same time. Else a master
+// may get a new one later, claim with it the slots that it just gave away, and
+// who had taken them drops their keys.
+func (c *Cluster) epochsDiffer() error {
+	first := ""
+	for _, s := range c.running() {
+		text, err := s.client.ClusterNodes(context.Background()).Result()
+		if err != nil {
+			return err
+		}
+		of, all := map[string]bool{}, []string{}
+		for line := range strings.Lines(text) {
+			// id addr flags master ping pong epoch link slot...
+			if fields := strings.Fields(line); len(fields) > 8 {
+				of[fields[6]] = true
+				all = append(all, fields[0]+" "+fields[6])
+			}
+		}
+		slices.Sort(all)
+		epochs := strings.Join(all, "\n")
+		if len(of) < len(all) || (first != "" && epochs != first) {
+			return fmt.Errorf("node %s sees epochs that are not those of each:\n%s", s.Addr, epochs)
+		}
+		first = epochs
+	}
+	return nil
 }
 
 // claimSlots makes masters of the nodes that shall be, in place of those that
