@@ -32,17 +32,27 @@ func (c *client) close() {
 	}
 }
 
-// runClient plays callers that keep to the limits and callers that do not.
-func runClient(ctx context.Context, out io.Writer, addrs ...string) error {
-	c := &client{table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), start: time.Now()}
-	defer c.close()
+// dial returns a connection to each address.
+func dial(addrs []string) ([]*grpc.ClientConn, error) {
+	var conns []*grpc.ClientConn
 	for _, addr := range addrs {
 		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		c.conns = append(c.conns, conn)
+		conns = append(conns, conn)
 	}
+	return conns, nil
+}
+
+// runClient plays callers that keep to the limits and callers that do not.
+func runClient(ctx context.Context, out io.Writer, addrs ...string) error {
+	c := &client{table: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), start: time.Now()}
+	var err error
+	if c.conns, err = dial(addrs); err != nil {
+		return err
+	}
+	defer c.close()
 	fmt.Fprintf(out, "Serving on %s, limits from examples/quickstart/proto/quickstart/v1/payments.proto\n\n", strings.Join(addrs, " and "))
 	c.row("TIME", "SERVER", "CALLER", "CALL", "ANSWER", "QUOTA", "RETRY AFTER")
 

@@ -2,7 +2,8 @@
 // beside its methods, and a client that runs into them: it bursts, is refused,
 // reads how long to wait, waits, and succeeds. Both are real: the calls go
 // through a TCP port. With -serve it keeps the server running instead. With
-// -fleet there are two servers that share their limits through a Redis.
+// -fleet there are two servers that share their limits through a Redis, which is
+// killed and started again in the end.
 package main
 
 import (
@@ -22,16 +23,18 @@ import (
 	"github.com/protolimit/ratelimit"
 	"github.com/protolimit/ratelimit/backend/goredis"
 	"github.com/protolimit/ratelimit/backend/memory"
+	"github.com/protolimit/ratelimit/breaker"
 	quickstartv1 "github.com/protolimit/ratelimit/examples/quickstart/gen/quickstart/v1"
 	"github.com/protolimit/ratelimit/interceptor"
 )
 
 // options are the command's flags.
 type options struct {
-	addr  string
-	serve bool
-	redis string
-	fleet bool
+	addr      string
+	serve     bool
+	redis     string
+	instances int
+	fleet     bool
 }
 
 func main() {
@@ -39,6 +42,7 @@ func main() {
 	flag.StringVar(&o.addr, "addr", "127.0.0.1:0", "`host:port` to listen on; port 0 takes a free one")
 	flag.BoolVar(&o.serve, "serve", false, "keep the server running until interrupted, for grpcurl and other clients")
 	flag.StringVar(&o.redis, "redis", "", "`URL` of a Redis to limit through, so that several servers share their limits; without it each limits by itself")
+	flag.IntVar(&o.instances, "instances", 0, "how many servers share the Redis; 0 counts them through it")
 	flag.BoolVar(&o.fleet, "fleet", false, "start a Redis and two servers, each a process of its own, and call them in turn")
 	flag.Parse()
 	run := runOne
@@ -56,7 +60,7 @@ func main() {
 
 // runOne starts the server, and calls it or waits for ctx.
 func runOne(ctx context.Context, out io.Writer, o options) error {
-	backend, err := newBackend(o.redis)
+	backend, err := newBackend(o)
 	if err != nil {
 		return err
 	}
@@ -93,12 +97,21 @@ const usage = `Serving on %[1]s. Call it more than 5 times in a row:
 Ctrl-C ends it.
 `
 
-// newBackend returns what decides: the Redis at url, or this process.
-func newBackend(url string) (ratelimit.Backend, error) {
-	if url == "" {
-		return memory.New()
+// newBackend returns what decides: this process, or the Redis of o for all its
+// servers. While that is away each of them decides for its share of the limits.
+func newBackend(o options) (ratelimit.Backend, error) {
+	local, err := memory.New()
+	if err != nil || o.redis == "" {
+		return local, err
 	}
-	return goredis.Open(url)
+	shared, err := goredis.Open(o.redis)
+	if err != nil {
+		return nil, err
+	}
+	if o.instances > 0 {
+		return breaker.New(shared, local, breaker.WithInstances(o.instances))
+	}
+	return breaker.New(shared, local)
 }
 
 // newServer returns a server that enforces the limits of payments.proto.

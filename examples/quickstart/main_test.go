@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -40,7 +41,11 @@ func TestDemo(t *testing.T) {
 			if err := run(context.Background(), &out, options{addr: "127.0.0.1:0"}); err != nil {
 				t.Fatal(err)
 			}
-			checkAnswers(t, out.String())
+			acts := strings.SplitN(out.String(), "\nRedis is killed", 2)
+			checkAnswers(t, acts[0])
+			if name == "fleet" {
+				checkOutage(t, acts[1])
+			}
 		})
 	}
 }
@@ -63,6 +68,44 @@ func checkAnswers(t *testing.T, out string) {
 	)
 	if !slices.Equal(got, want) {
 		t.Errorf("the demo shows\n%s\nwhose answers are %q, want %q", out, got, want)
+	}
+}
+
+// checkOutage checks the table of the last act: charges are decided throughout, at
+// the limit; refunds fail while Redis is away, and only then.
+func checkOutage(t *testing.T, out string) {
+	t.Helper()
+	charged, seconds, recovered := 0, 0, 0
+	for line := range strings.Lines(out) {
+		var second, charges, refused, lost, refunds, failed int
+		var redis, slowest, slowestRefund string
+		if n, _ := fmt.Sscan(line, &second, &redis, &charges, &refused, &lost, &slowest, &refunds, &failed, &slowestRefund); n < 9 {
+			continue
+		}
+		seconds++
+		charged += charges
+		if lost > 0 || charges+refused == 0 {
+			t.Errorf("second %d: %d charges are OK, %d refused, %d unavailable; want each one decided", second, charges, refused, lost)
+		}
+		switch {
+		case redis == "gone" && (refunds > 0 || failed == 0):
+			t.Errorf("second %d, without Redis: %d refunds are OK and %d unavailable, want none and all", second, refunds, failed)
+		case second == 1 && refunds == 0:
+			t.Errorf("with Redis no refund is OK, %d are unavailable", failed)
+		case second > 4:
+			recovered += refunds
+		}
+	}
+	if recovered == 0 {
+		t.Error("no refund is OK after Redis was started again")
+	}
+	// Of 2/s with a burst of 5: the limit, and one burst more since Redis forgot
+	// what it knew; a slow machine's seconds are longer.
+	if most := 5 + 2*20 + 6; seconds != 7 || charged < 5 || charged > most {
+		t.Errorf("%d charges are OK in %d seconds, want 5 to %d in 7", charged, seconds, most)
+	}
+	if t.Failed() {
+		t.Log(out)
 	}
 }
 

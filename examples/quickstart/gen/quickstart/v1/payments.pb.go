@@ -267,14 +267,14 @@ const file_quickstart_v1_payments_proto_rawDesc = "" +
 	"\rRefundRequest\"\x10\n" +
 	"\x0eRefundResponse\"\r\n" +
 	"\vPingRequest\"\x0e\n" +
-	"\fPingResponse2\x8d\x03\n" +
+	"\fPingResponse2\x8f\x03\n" +
 	"\x0fPaymentsService\x12\xab\x01\n" +
 	"\x06Charge\x12\x1c.quickstart.v1.ChargeRequest\x1a\x1d.quickstart.v1.ChargeResponse\"d\xf2\xc7#\x1a\n" +
 	"\x06caller\x12\x032/s\x18\x05*\tprincipal\xf2\xc7#$\n" +
 	"\bmerchant\x12\x05100/s*\x11field:merchant_id\xfa\xc7#\x1a\n" +
-	"\vfield:items\x12\vUNAVAILABLE\x12h\n" +
-	"\x06Refund\x12\x1c.quickstart.v1.RefundRequest\x1a\x1d.quickstart.v1.RefundResponse\"!\xf2\xc7#\x1d\n" +
-	"\arefunds\x12\x053/10s \x05*\tprincipal\x12G\n" +
+	"\vfield:items\x12\vUNAVAILABLE\x12j\n" +
+	"\x06Refund\x12\x1c.quickstart.v1.RefundRequest\x1a\x1d.quickstart.v1.RefundResponse\"#\xf2\xc7#\x1f\n" +
+	"\arefunds\x12\x053/10s \x05*\tprincipal8\x03\x12G\n" +
 	"\x04Ping\x12\x1a.quickstart.v1.PingRequest\x1a\x1b.quickstart.v1.PingResponse\"\x06\xfa\xc7#\x02\x18\x01\x1a\x19\x82\xc8#\x15\n" +
 	"\aaddress\x12\x061000/m*\x02ipBTZRgithub.com/protolimit/ratelimit/examples/quickstart/gen/quickstart/v1;quickstartv1b\x06proto3"
 

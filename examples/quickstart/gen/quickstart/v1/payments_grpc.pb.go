@@ -33,7 +33,8 @@ type PaymentsServiceClient interface {
 	// Charge costs one unit for each item of the basket. A caller may charge 5 at
 	// once and 2 a second; all callers of one merchant together 100 a second.
 	Charge(ctx context.Context, in *ChargeRequest, opts ...grpc.CallOption) (*ChargeResponse, error)
-	// Refund is limited to exactly 3 in any 10 seconds.
+	// Refund is limited to exactly 3 in any 10 seconds. It pays money out, so it
+	// rather fails than go by a count of this process alone.
 	Refund(ctx context.Context, in *RefundRequest, opts ...grpc.CallOption) (*RefundResponse, error)
 	// Ping is never limited.
 	Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingResponse, error)
@@ -86,7 +87,8 @@ type PaymentsServiceServer interface {
 	// Charge costs one unit for each item of the basket. A caller may charge 5 at
 	// once and 2 a second; all callers of one merchant together 100 a second.
 	Charge(context.Context, *ChargeRequest) (*ChargeResponse, error)
-	// Refund is limited to exactly 3 in any 10 seconds.
+	// Refund is limited to exactly 3 in any 10 seconds. It pays money out, so it
+	// rather fails than go by a count of this process alone.
 	Refund(context.Context, *RefundRequest) (*RefundResponse, error)
 	// Ping is never limited.
 	Ping(context.Context, *PingRequest) (*PingResponse, error)

@@ -77,6 +77,7 @@ func PaymentsServiceLimits() ratelimit.Table {
 					Key: []ratelimit.KeyPart{
 						{Source: ratelimit.SourcePrincipal},
 					},
+					OnUnavailable: ratelimit.Deny,
 				},
 				{
 					Name: "address",
