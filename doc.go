@@ -3,7 +3,8 @@
 //
 // protoc-gen-ratelimit compiles the annotations to a [Table]. A [Limiter] made of
 // it charges each call to the rules of its method, all of them or none, through a
-// [Backend]: backend/memory in this process, backend/goredis in Redis. Package
+// [Backend]: backend/memory in this process, backend/goredis in Redis, and package
+// breaker around both, which decides in this process while Redis is away. Package
 // interceptor puts a limiter into a gRPC server; other servers call
 // [Limiter.Decide].
 //
