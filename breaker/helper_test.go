@@ -13,9 +13,14 @@ import (
 	"github.com/protolimit/ratelimit"
 	"github.com/protolimit/ratelimit/backend/memory"
 	"github.com/protolimit/ratelimit/breaker"
+	"github.com/protolimit/ratelimit/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redistest.Main(m,
+		// A client whose server was down sleeps a second before it sees that it is closed.
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
 
 var errDown = fmt.Errorf("%w: connection refused", ratelimit.ErrUnavailable)
 
