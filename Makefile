@@ -32,7 +32,7 @@ test: redis-server ## Test every module, with the race detector
 		(cd $$m && go test $(RACE) $(TESTFLAGS) ./...) || failed=1; \
 	done; \
 	echo "== without the race detector, which allocates and is slow: allocations, long runs"; \
-	go test $(TESTFLAGS) -run=Allocat . ./backend/... ./interceptor ./protoc-gen-ratelimit || failed=1; \
+	go test $(TESTFLAGS) -run=Allocat . ./backend/... ./breaker ./interceptor ./protoc-gen-ratelimit || failed=1; \
 	go test $(TESTFLAGS) -run='Contract/drift' ./backend/memory || failed=1; \
 	echo "== bench: go vet, go test"; \
 	(cd bench && go vet ./... && go test $(TESTFLAGS) ./...) || failed=1; \

@@ -1,0 +1,52 @@
+package breaker_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/backend/memory"
+)
+
+// BenchmarkTake is a healthy call of one rule, of three instances, beside the same
+// call of its primary alone. The primary is in the process, so what is shown is
+// what the breaker adds: its state and the mirror.
+func BenchmarkTake(b *testing.B) {
+	l := perHour(b, "b", 1<<30, ratelimit.Local)
+	alone := bounded{newMemory(b)}
+	for name, backend := range map[string]ratelimit.Backend{"alone": alone, "breaker": newBreaker(b, bounded{newMemory(b)})} {
+		b.Run(name+"/1k keys/serial", func(b *testing.B) {
+			b.ReportAllocs()
+			takeMany(b, backend, l, b.Loop)
+		})
+		b.Run(name+"/1k keys/parallel", func(b *testing.B) {
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) { takeMany(b, backend, l, pb.Next) })
+		})
+	}
+}
+
+// takeMany makes calls for 1,000 keys in turn.
+func takeMany(b *testing.B, backend ratelimit.Backend, l *ratelimit.Limit, more func() bool) {
+	keys := make([][]byte, 1000)
+	for i := range keys {
+		keys[i] = []byte("user-" + strconv.Itoa(i))
+	}
+	charges, verdicts := make([]ratelimit.Charge, 1), make([]ratelimit.Verdict, 1)
+	for i := 0; more(); i++ {
+		charges[0] = ratelimit.Charge{Limit: l, Key: keys[i%len(keys)], Cost: 1}
+		if err := backend.Take(context.Background(), charges, verdicts); err != nil {
+			b.Error(err)
+			return
+		}
+	}
+}
+
+// bounded is a primary without the counting of tests.
+type bounded struct{ *memory.Backend }
+
+func (bounded) Budget() time.Duration { return time.Millisecond }
+
+func (bounded) Instances() int { return 3 }
