@@ -19,13 +19,25 @@ func anySize(most uint) *rapid.Generator[uint64] {
 	})
 }
 
+// fit returns n, and the largest uint64 if that is less.
+func fit(n *big.Int) uint64 {
+	if !n.IsUint64() {
+		return math.MaxUint64
+	}
+	return n.Uint64()
+}
+
 func TestMulDiv(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, d := anySize(64).Draw(t, "a"), anySize(64).Draw(t, "b"), max(1, anySize(64).Draw(t, "d"))
 		toBig := func(n uint64) *big.Int { return new(big.Int).SetUint64(n) }
-		most := toBig(math.MaxUint64)
-		down := minBig(quo(toBig(a), toBig(b), toBig(d), false), most).Uint64()
-		up := minBig(quo(toBig(a), toBig(b), toBig(d), true), most).Uint64()
+		product := new(big.Int).Mul(toBig(a), toBig(b))
+		quotient, rest := new(big.Int).QuoRem(product, toBig(d), new(big.Int))
+		down := fit(quotient)
+		if rest.Sign() > 0 {
+			quotient.Add(quotient, toBig(1))
+		}
+		up := fit(quotient)
 		if got := mulDiv(a, b, d); got != down {
 			t.Fatalf("mulDiv(%d, %d, %d) = %d, want %d", a, b, d, got, down)
 		}

@@ -1,34 +1,12 @@
 package memory
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/protolimit/ratelimit"
 )
-
-func mustOpen(t rapid.TB, opts ...Option) *Backend {
-	t.Helper()
-	b, err := New(opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// charge takes one charge and returns its verdict.
-func charge(t rapid.TB, b *Backend, l *ratelimit.Limit, key string, cost int64) ratelimit.Verdict {
-	t.Helper()
-	var v [1]ratelimit.Verdict
-	if err := b.Take(context.Background(), []ratelimit.Charge{{Limit: l, Key: []byte(key), Cost: cost}}, v[:]); err != nil {
-		t.Fatalf("Take(%q, %d) = %v", key, cost, err)
-	}
-	return v[0]
-}
 
 // Below the bound no key is lost, of whatever algorithm, for any bound and
 // number of shards; at the bound the number of keys stays there.
