@@ -18,7 +18,8 @@ import (
 // the entries were before. An entry that was taken belongs to its shard, whose
 // mutex guards it; mu guards the others.
 type arena struct {
-	pool // entries that shards may still take, less each one's first
+	watch
+	left atomic.Int64 // entries that shards may still take, less each one's first
 
 	mu        sync.Mutex
 	chunks    []atomic.Pointer[chunk]
@@ -44,6 +45,7 @@ func (a *arena) init(maxEntries, shards int) {
 	// another.
 	a.left.Store(int64(max(0, maxEntries-shards)))
 	a.batch = min(max(maxEntries/shards/setAside, 1), mostBatch)
+	a.watch.init(logKind, shards)
 	a.chunks = make([]atomic.Pointer[chunk], max(maxEntries, shards)/chunkEntries+1)
 	a.untouched = 1
 }

@@ -63,11 +63,12 @@ func New(opts ...Option) (*Backend, error) {
 		shards: make([]shard, shards),
 		shift:  64 - skip,
 	}
+	b.keys.init(bucketKind, shards)
 	// Each shard has a key that it need not ask for.
 	b.keys.left.Store(int64(c.maxKeys - shards))
 	b.log.init(c.maxLogEntries, shards)
 	for i := range b.shards {
-		b.shards[i].init(skip, b.shards, &b.keys, &b.log)
+		b.shards[i].init(i, skip, b.shards, &b.keys, &b.log)
 	}
 	return b, nil
 }

@@ -1,6 +1,10 @@
 package memory
 
-import "github.com/protolimit/ratelimit"
+import (
+	"math"
+
+	"github.com/protolimit/ratelimit"
+)
 
 // A bucket is the state of TOKEN_BUCKET and LEAKY_BUCKET as it is at now.
 type bucket struct {
@@ -76,10 +80,17 @@ func drainTime(l *ratelimit.Limit, steps uint64) uint64 {
 // -1.
 func (s *shard) storeBucket(a ask, pos int, level uint64, now int64, empty uint64) {
 	t := &s.tables[bucketKind]
+	due := int64(math.MaxInt64)
 	if pos < 0 {
 		pos = s.place(t, a.tag, now)
+	} else {
+		due = bucketIdleAt(t.words[pos+1], t.words[pos+2])
 	}
-	t.words[pos+1], t.words[pos+2] = packBucket(level, a.limit.Shift(), now, empty)
+	w1, w2 := packBucket(level, a.limit.Shift(), now, empty)
+	t.words[pos+1], t.words[pos+2] = w1, w2
+	if bucketIdleAt(w1, w2) < due {
+		t.note(pos)
+	}
 }
 
 // adjustBucket applies d.

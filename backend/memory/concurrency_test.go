@@ -156,7 +156,7 @@ func TestNoDeadlock(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, uint64(g)))
 			var charges [40]ratelimit.Charge
 			var verdicts [40]ratelimit.Verdict
-			for range 3000 {
+			for range 1500 {
 				n := 1 + r.IntN(len(charges))
 				for i := range n {
 					key := fmt.Appendf(nil, "key%d", r.IntN(3000))

@@ -34,6 +34,16 @@ func (k kind) idleAt(words []uint64, pos int) int64 {
 	}
 }
 
+// dueAt returns when something of the state that follows the tag at words[pos]
+// counts no more, not too early: the oldest entry of a log, all of another.
+func (k kind) dueAt(words []uint64, pos int) int64 {
+	at := k.idleAt(words, pos)
+	if k == logKind {
+		at -= int64(words[pos+2] >> countBits)
+	}
+	return at
+}
+
 // The words of a bucket:
 //
 //	level 53 | coarse steps 1 | unused 4 | exponent 6
@@ -114,27 +124,32 @@ func windowIdleAt(words []uint64) int64 {
 	return idleAt
 }
 
-// A log is the state of SLIDING_LOG; its entries are in the shard's slab.
+// A log is the state of SLIDING_LOG; its entries are in the arena.
 type log struct {
 	used       uint64 // the sum of the entries' costs
-	count      int    // entries
+	count      int    // entries, to 10,000
 	head, tail uint32 // oldest and newest entry
 	idleAt     int64  // µs since 1970
+	span       int64  // µs from the oldest entry to the newest, less than 2^45
 }
 
+// The words of a log: used, span 48 | count 16, head 32 | tail 32, idleAt.
 func (l log) pack(words []uint64) {
 	words[1] = l.used
-	words[2] = uint64(l.count)
+	words[2] = uint64(l.span)<<countBits | uint64(l.count)
 	words[3] = uint64(l.head)<<32 | uint64(l.tail)
 	words[4] = uint64(l.idleAt)
 }
 
+const countBits = 16
+
 func unpackLog(words []uint64) log {
 	return log{
 		used:   words[1],
-		count:  int(words[2]),
+		count:  int(words[2] & (1<<countBits - 1)),
 		head:   uint32(words[3] >> 32),
 		tail:   uint32(words[3]),
 		idleAt: int64(words[4]),
+		span:   int64(words[2] >> countBits),
 	}
 }

@@ -11,19 +11,15 @@ const (
 	candidates = 8
 	// enough is how many slots are looked at for candidates once there is one.
 	enough = 64
-	// A shard looks for all of its idle keys once for each sweepEvery µs, or
-	// each sweepShare of its keys that it forgot.
-	sweepEvery = 1 << 20
-	sweepShare = 4
-	// sweepPeers is how many other shards are swept in one search, at most.
-	sweepPeers = 8
+	// searchSlots is how many slots and entries one search looks at, at most:
+	// a small part of a millisecond, during which a shard is locked.
+	searchSlots = 1 << 15
 )
 
-// A pool is a number of things that shards share.
+// A pool is a number of keys that shards share.
 type pool struct {
-	left   atomic.Int64
-	cursor atomic.Uint32 // the shard where the next search for idle ones begins
-	barren atomic.Int64  // when a search last found nothing anywhere, in µs
+	watch
+	left atomic.Int64
 }
 
 func (p *pool) take() bool {
@@ -56,64 +52,46 @@ func (s *shard) evict(now int64) {
 		}
 	}
 	if idleAt > now {
-		if s.reclaim(s.keys, now) {
+		if s.reclaim(&s.keys.watch, now) {
 			return
 		}
+		// No key has moved, for none was forgotten.
 		s.evictions++
 	}
 	s.recount(func() { victim.remove(where) })
 }
 
-// reclaim looks for idle keys to forget, here and then in other shards, which
-// p is the pool of, and tells whether it found one. If not, nothing has moved.
-func (s *shard) reclaim(p *pool, now int64) bool {
-	if s.sweepIsDue(now) && s.sweep(now) {
+// reclaim forgets something of what w watches that counts no more, here or in
+// another shard, and tells whether it found any.
+//
+// Where charges made keys count for longer than was noted, it looks in vain, but
+// only once: each look notes anew what it sees. It begins where the last one
+// ended, so that several in a row look at everything.
+func (s *shard) reclaim(w *watch, now int64) bool {
+	left := searchSlots
+	if s.collect(w, now, &left) {
 		return true
 	}
-	if barren := p.barren.Load(); now >= barren && now-barren < sweepEvery {
+	return w.look(now, func(shard int) (found, enough bool) {
+		found = collectFrom(&s.peers[shard], w, now, &left)
+		return found, left <= 0
+	})
+}
+
+// collectFrom has peer collect, unless somebody holds it, maybe the caller.
+func collectFrom(peer *shard, w *watch, now int64, left *int) bool {
+	// Whoever waits for a lock here could wait for himself.
+	if !peer.mu.TryLock() {
 		return false
 	}
-	swept := 0
-	for range s.peers {
-		peer := &s.peers[p.cursor.Add(1)%uint32(len(s.peers))]
-		// Whoever waits for a lock here could wait for himself.
-		if peer == s || !peer.mu.TryLock() {
-			continue
-		}
-		due := peer.sweepIsDue(now)
-		found := due && peer.sweep(now)
-		peer.mu.Unlock()
-		if found {
-			return true
-		}
-		if due {
-			swept++
-		}
-		if swept == sweepPeers {
-			return false
-		}
+	defer peer.mu.Unlock()
+	// What is forgotten as of now may not be asked for as of an earlier time.
+	peer.last = max(peer.last, now)
+	found := peer.collect(w, now, left)
+	if found && w.first == logKind {
+		peer.slab.flush()
 	}
-	p.barren.Store(now)
-	return false
-}
-
-func (s *shard) sweepIsDue(now int64) bool {
-	forgot := s.evictions - s.sweptAfter
-	return now < s.swept || now-s.swept >= sweepEvery || forgot > uint64(s.used())/sweepShare
-}
-
-// sweep forgets all idle keys, and tells whether there was one.
-func (s *shard) sweep(now int64) bool {
-	s.swept, s.sweptAfter = now, s.evictions
-	before := s.used()
-	s.recount(func() {
-		for k := range s.tables {
-			if t := &s.tables[k]; t.live(now) < t.used {
-				t.sweep(now)
-			}
-		}
-	})
-	return s.used() < before
+	return found
 }
 
 // nearestIdle returns the one of the next candidates that will be idle first,

@@ -48,16 +48,14 @@ func TestMaxKeys(t *testing.T) {
 			}
 			checkInvariants(t, b, n, defaultMaxLogEntries)
 
-			// All are idle now, and nobody is missed. The last few idle ones
-			// may stay unseen in other shards.
+			// All are idle now, and nobody is missed.
 			clock.us += 7_200_000_000
 			if stats := b.Stats(); stats.Keys != 0 {
 				t.Fatalf("%+v, want no keys two windows later", stats)
 			}
-			most := n - n/16
-			put(2*n, 2*n+most)
-			if stats := b.Stats(); stats.Keys != most || stats.Evictions != uint64(n) {
-				t.Fatalf("%+v, want %d keys and no more evictions", stats, most)
+			put(2*n, 3*n)
+			if stats := b.Stats(); stats.Keys != n || stats.Evictions != uint64(n) {
+				t.Fatalf("%+v, want %d keys and no more evictions", stats, n)
 			}
 			checkInvariants(t, b, n, defaultMaxLogEntries)
 		})
@@ -104,12 +102,11 @@ func TestEvictFindsIdleKeysElsewhere(t *testing.T) {
 		charge(t, b, fast, strconv.Itoa(i), 1)
 	}
 	clock.us += 10_000_000
-	most := n - n/16
-	for i := n / 2; i < most; i++ {
+	for i := n / 2; i < n; i++ {
 		charge(t, b, slow, strconv.Itoa(i), 1)
 	}
-	if stats := b.Stats(); stats.Keys != most || stats.Evictions != 0 {
-		t.Errorf("%+v, want %d keys and no eviction", stats, most)
+	if stats := b.Stats(); stats.Keys != n || stats.Evictions != 0 {
+		t.Errorf("%+v, want %d keys and no eviction", stats, n)
 	}
 	checkInvariants(t, b, n, defaultMaxLogEntries)
 }

@@ -27,6 +27,7 @@ func (s *shard) storeWindow(tag uint64, w *window, sliding uint64) {
 	t := &s.tables[windowKind]
 	pos := s.place(t, tag, w.at)
 	w.pack(t.words[pos:pos+t.stride], sliding)
+	t.note(pos)
 }
 
 // receipt names a charge to w. The entry is the length that it was made under.

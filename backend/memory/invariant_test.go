@@ -20,6 +20,13 @@ func checkInvariants(t rapid.TB, b *Backend, maxKeys, maxEntries int) {
 				if at, found := tb.find(tag); !found || at != pos {
 					t.Fatalf("shard %d, table %d: %x at %d is found at %d, %v", i, k, tag, pos, at, found)
 				}
+				due := tb.kind.dueAt(tb.words, pos)
+				if noted := tb.due[pos>>segmentBits]; noted > due || b.keys.due[i].Load() > noted {
+					t.Fatalf("shard %d, table %d: due at %d, noted %d, by the shard %d", i, k, due, noted, b.keys.due[i].Load())
+				}
+				if noted := b.log.due[i].Load(); tb.kind == logKind && noted > due {
+					t.Fatalf("shard %d: a log is due at %d, noted %d", i, due, noted)
+				}
 				if b.shard(tag) != s {
 					t.Fatalf("shard %d has %x", i, tag)
 				}
@@ -61,6 +68,9 @@ func checkLog(t rapid.TB, s *shard, l log) (count int) {
 		used += s.slab.cost(e)
 		previous, time = e, s.slab.time(e)
 		count++
+	}
+	if span := time - s.slab.time(l.head); count > 0 && l.span != span {
+		t.Fatalf("%+v spans %d", l, span)
 	}
 	if count != l.count || used != l.used || previous != l.tail {
 		t.Fatalf("%+v has %d entries that cost %d, the last is %d", l, count, used, previous)

@@ -26,11 +26,18 @@ func (s *shard) logOf(l *ratelimit.Limit, tag uint64, now int64) (stored log, fi
 	return stored, first, gone, used
 }
 
-// storeLog stores l.
-func (s *shard) storeLog(tag uint64, l log, now int64) {
+// storeLog stores stored, which l was the last to change.
+func (s *shard) storeLog(l *ratelimit.Limit, tag uint64, stored log, now int64) {
+	stored.idleAt, stored.span = 0, 0
+	if stored.count > 0 {
+		newest := s.slab.time(stored.tail)
+		stored.idleAt = newest + l.Window().Microseconds()
+		stored.span = newest - s.slab.time(stored.head)
+	}
 	t := &s.tables[logKind]
 	pos := s.place(t, tag, now)
-	l.pack(t.words[pos : pos+t.stride])
+	stored.pack(t.words[pos : pos+t.stride])
+	t.note(pos)
 }
 
 // logFits tells whether a has room.
@@ -105,8 +112,7 @@ func (s *shard) appendLog(l *ratelimit.Limit, tag, cost uint64, now int64) uint6
 		stored.count++
 	}
 	stored.used = used + cost
-	stored.idleAt = now + l.Window().Microseconds()
-	s.storeLog(tag, stored, now)
+	s.storeLog(l, tag, stored, now)
 	return s.slab.serial(e)
 }
 
@@ -122,19 +128,42 @@ func (s *shard) tidyLog(l *ratelimit.Limit, tag uint64, now int64) {
 	}
 	if gone == stored.count {
 		s.slab.free(stored)
-		s.storeLog(tag, log{}, now)
+		s.storeLog(l, tag, log{}, now)
 		return
 	}
-	if gone > 0 {
-		cut := log{count: gone, head: stored.head, tail: s.slab.previous(first)}
-		s.slab.link(first, s.slab.next(first), 0)
-		s.slab.free(cut)
-	}
-	stored.head = first
-	stored.count -= gone
+	s.cut(&stored, first, gone)
 	stored.used = used
-	stored.idleAt = s.slab.time(stored.tail) + l.Window().Microseconds()
-	s.storeLog(tag, stored, now)
+	s.storeLog(l, tag, stored, now)
+}
+
+// cut frees the oldest entries of l, so many, and makes first its head.
+func (s *shard) cut(l *log, first uint32, gone int) {
+	if gone == 0 {
+		return
+	}
+	tail := s.slab.previous(first)
+	s.slab.link(first, s.slab.next(first), 0)
+	s.slab.free(log{count: gone, head: l.head, tail: tail})
+	l.head = first
+	l.count -= gone
+}
+
+// trim drops the entries that are gone of the log in a slot's words, which is
+// not idle, under the limit that it was stored with. It returns how many.
+func (s *shard) trim(words []uint64, now int64) (gone int) {
+	l := unpackLog(words)
+	newest := s.slab.time(l.tail)
+	length := l.idleAt - newest
+	first := l.head
+	for now-s.slab.time(first) >= length {
+		l.used -= s.slab.cost(first)
+		first = s.slab.next(first)
+		gone++
+	}
+	s.cut(&l, first, gone)
+	l.span = newest - s.slab.time(first)
+	l.pack(words)
+	return gone
 }
 
 // logEntry takes an entry for the log of tag. If there is none left, an idle log
@@ -149,12 +178,14 @@ func (s *shard) logEntry(tag uint64, merge bool, cost uint64, now int64) uint32 
 		t := &s.tables[logKind]
 		pos, idleAt := t.nearestIdle(tag)
 		if idleAt > now {
-			if s.reclaim(&s.slab.pool, now) {
+			if s.reclaim(&s.slab.watch, now) {
 				continue
 			}
 			if merge {
 				return 0
 			}
+			// Logs without entries may be gone now, and the others have moved.
+			pos, _ = t.nearestIdle(tag)
 			s.evictions++
 		}
 		s.recount(func() { t.remove(pos) })
@@ -184,10 +215,7 @@ func (s *shard) adjustLog(d *ratelimit.Delta, tag uint64, now int64) {
 	if back == cost {
 		s.unlink(&stored, e)
 	}
-	if stored.count == 0 {
-		stored.idleAt = 0
-	}
-	s.storeLog(tag, stored, now)
+	s.storeLog(d.Limit, tag, stored, now)
 }
 
 // unlink frees e, an entry of l.

@@ -32,8 +32,13 @@ type config struct {
 // is forgotten, one of a few that happen to be looked at, the nearest to empty
 // of charges first. n is 1 to 1<<30; the default is 1<<20. A bucket of
 // TOKEN_BUCKET or LEAKY_BUCKET takes 40 bytes or less, one of another algorithm
-// 65 or less, those of SLIDING_LOG plus their entries. Buckets that are empty of
-// charges make room for others by themselves.
+// 65 or less, those of SLIDING_LOG plus their entries.
+//
+// Buckets that are empty of charges make room before any that counts, wherever
+// they are, with two exceptions. Where most of a full table was charged again
+// since it was last looked at, up to about n/16384 that count (64 of the default,
+// 1 of 16384 or fewer) may be forgotten before all has been looked at anew. And
+// what other calls hold at that moment is passed over.
 func WithMaxKeys(n int) Option {
 	return optionFunc(func(c *config) { c.maxKeys = n })
 }
@@ -42,7 +47,8 @@ func WithMaxKeys(n int) Option {
 // together, at 32 bytes each; a sixteenth of them may be set aside. Past n a
 // grant is kept with the one before it, as if both were made now, which is never
 // in the caller's favour; and a bucket that has none yet takes the place of
-// another. n is 1 to 1<<27; the default is 1<<20. Fewer than the shards count as
+// another. Grants that count no more make room before that, as WithMaxKeys says
+// of buckets. n is 1 to 1<<27; the default is 1<<20. Fewer than the shards count as
 // one for each of them: they are 64 to 256, fewer for fewer than 1024 keys, and
 // more for more than a million. The memory is used again as grants expire, and
 // is given back when there are none.

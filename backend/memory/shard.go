@@ -10,23 +10,23 @@ import (
 // be held, but for those that say otherwise.
 type shard struct {
 	mu     sync.Mutex
+	number int
 	last   int64 // the time of the last decision; see Backend.instant
 	tables [kinds]table
 	slab   slab
 	keys   *pool   // keys that the backend may still add, less each shard's first
 	peers  []shard // all shards of the backend
 
-	evictions  uint64 // keys that were forgotten before they were idle
-	swept      int64  // when the last sweep was,
-	sweptAfter uint64 // and how many evictions there were until then
+	evictions uint64 // keys that were forgotten before they were idle
 
 	_ [64]byte // the next shard's mutex is on a cache line of its own
 }
 
-func (s *shard) init(skip uint8, peers []shard, keys *pool, entries *arena) {
+func (s *shard) init(number int, skip uint8, peers []shard, keys *pool, entries *arena) {
 	for k := range s.tables {
-		s.tables[k].init(kind(k), skip, &s.slab)
+		s.tables[k].init(kind(k), skip, s)
 	}
+	s.number = number
 	s.slab = slab{arena: entries}
 	s.keys, s.peers = keys, peers
 }

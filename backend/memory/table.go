@@ -20,7 +20,8 @@ type table struct {
 	used   int   // slots that hold a key, idle or not
 	full   int   // how many of them make the next key wait for a tidy
 	hand   int   // where the next search for somebody to evict begins
-	slab   *slab // where the entries of logs are; nil for the other kinds
+	shard  *shard
+	due    []int64 // for each segment, a time before which none of its slots is due
 }
 
 const (
@@ -38,8 +39,8 @@ const (
 // noWords is the array of a table that never held a key: one free slot.
 var noWords [8]uint64
 
-func (t *table) init(k kind, skip uint8, s *slab) {
-	*t = table{words: noWords[:strides[k]], stride: strides[k], kind: k, skip: skip, slab: s}
+func (t *table) init(k kind, skip uint8, s *shard) {
+	*t = table{words: noWords[:strides[k]], stride: strides[k], kind: k, skip: skip, shard: s}
 }
 
 // clear forgets all keys, and frees the memory.
@@ -49,7 +50,7 @@ func (t *table) clear() {
 			t.release(pos)
 		}
 	}
-	t.init(t.kind, t.skip, t.slab)
+	t.init(t.kind, t.skip, t.shard)
 }
 
 // home returns where the slot of tag would be if nobody were in its way.
@@ -93,9 +94,14 @@ func (t *table) gapFrom(pos int, now int64) (int, gap) {
 }
 
 // open makes a slot for tag at pos by moving the slots from there to the gap,
-// which is overwritten, by one.
+// which is overwritten, by one. When the slot is due is for the caller to note.
 func (t *table) open(pos, gap int, tag uint64) {
 	copy(t.words[pos+t.stride:gap+t.stride], t.words[pos:gap])
+	for to := pos + t.stride; to <= gap; to += t.stride {
+		if to>>segmentBits != (to-t.stride)>>segmentBits {
+			t.note(to)
+		}
+	}
 	t.words[pos] = tag
 	clear(t.words[pos+1 : pos+t.stride])
 }
@@ -108,14 +114,20 @@ func (t *table) remove(pos int) {
 		end += t.stride
 	}
 	copy(t.words[pos:], t.words[pos+t.stride:end])
-	clear(t.words[end-t.stride : end])
+	end -= t.stride
+	clear(t.words[end : end+t.stride])
+	for to := pos; to < end; to += t.stride {
+		if to>>segmentBits != (to+t.stride)>>segmentBits {
+			t.note(to)
+		}
+	}
 	t.used--
 }
 
 // release frees what the state at pos keeps elsewhere.
 func (t *table) release(pos int) {
 	if t.kind == logKind {
-		t.slab.free(unpackLog(t.words[pos : pos+t.stride]))
+		t.shard.slab.free(unpackLog(t.words[pos : pos+t.stride]))
 	}
 }
 
@@ -178,6 +190,7 @@ func (t *table) sweep(now int64) {
 		}
 		t.used++
 	}
+	t.noteAll()
 }
 
 // resize copies what is not idle to an array of that many slots or a few more.
@@ -209,4 +222,5 @@ func (t *table) resize(slots int, now int64) {
 		t.used++
 	}
 	t.words = words
+	t.noteAll()
 }
