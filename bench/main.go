@@ -137,8 +137,11 @@ func (s *section) write(text string) error {
 // of.
 func (s *section) provenance(machine string, o harness.Options) string {
 	with := harness.Versions(append(rivals.Modules(), rivals.MiddlewareModule, "google.golang.org/grpc")...)
-	if s.name == overredis.Section {
+	switch s.name {
+	case overredis.Section:
 		with = overredis.Version() + ", " + harness.Versions(rivals.RedisModules()...)
+	case overredis.BreakerSection:
+		with = overredis.Version() + ", " + harness.Versions("github.com/redis/go-redis/v9", "github.com/sony/gobreaker/v2")
 	}
 	return fmt.Sprintf("`go run . -rounds %d` on %s\nWith %s.", o.Rounds, machine, with)
 }

@@ -30,6 +30,7 @@ func BenchmarkTake(b *testing.B) {
 
 // takeMany makes calls for 1,000 keys in turn.
 func takeMany(b *testing.B, backend ratelimit.Backend, l *ratelimit.Limit, more func() bool) {
+	b.Helper()
 	keys := make([][]byte, 1000)
 	for i := range keys {
 		keys[i] = []byte("user-" + strconv.Itoa(i))

@@ -90,6 +90,11 @@ func (s *stage) newOursWith(client redis.UniversalClient, l limit, bucket string
 	if err != nil {
 		return nil, err
 	}
+	return s.newDecider(backend, l, bucket, n)
+}
+
+// newDecider returns what decides through a backend, and closes it.
+func (s *stage) newDecider(backend ratelimit.Backend, l limit, bucket string, n int) (*decider, error) {
 	limits, err := l.limits(bucket, n)
 	if err != nil {
 		return nil, err

@@ -68,6 +68,7 @@ func Experiments() []*harness.Experiment {
 		refused(),
 		memoryUse(),
 		stalls(),
+		guarded(),
 	}
 }
 
