@@ -11,7 +11,7 @@ const (
 	candidates = 8
 	// enough is how many slots are looked at for candidates once there is one.
 	enough = 64
-	// searchSlots is how many slots and entries one search looks at, at most:
+	// searchSlots is how many slots one search looks at, at most:
 	// a small part of a millisecond, during which a shard is locked.
 	searchSlots = 1 << 15
 )

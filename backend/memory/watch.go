@@ -74,6 +74,10 @@ func (w *watch) look(now int64, collect func(shard int) (found, enough bool)) bo
 // each takes next to no memory.
 const segmentBits = 8
 
+// entryWork is how many slots can be looked at while one entry, which is
+// anywhere in memory, is dropped.
+const entryWork = 4
+
 // note takes note of when the slot at pos is due. Whatever makes it earlier than
 // it was, or moves it to another segment, has to be noted.
 func (t *table) note(pos int) {
@@ -105,8 +109,8 @@ func (t *table) noteAll() {
 }
 
 // collect forgets what counts no more in a segment, and notes what is due next.
-// It stops when left, from which it takes the slots and entries that it looks
-// at, is used up.
+// It stops when left is used up, from which it takes the slots that it looks at,
+// and what entries are worth.
 func (t *table) collect(segment int, now int64, left *int) {
 	due := int64(math.MaxInt64)
 	pos := (segment<<segmentBits + t.stride - 1) / t.stride * t.stride
@@ -121,7 +125,7 @@ func (t *table) collect(segment int, now int64, left *int) {
 				continue
 			}
 			if t.kind == logKind && t.kind.dueAt(t.words, pos) <= now {
-				*left -= t.shard.trim(t.words[pos:pos+t.stride], now)
+				*left -= entryWork * t.shard.trim(t.words[pos:pos+t.stride], now)
 			}
 			due = min(due, t.kind.dueAt(t.words, pos))
 		}
