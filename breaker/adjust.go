@@ -9,7 +9,8 @@ import (
 
 // Adjust implements [ratelimit.Backend]: by the backend that granted the charge,
 // as its receipt tells. While that is the primary and it is away, nothing is
-// adjusted.
+// adjusted; neither is the primary for a charge of the fallback that it has been
+// told of since.
 func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 	if b.closed.Load() {
 		return errClosed
@@ -25,7 +26,7 @@ func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 		case d.Receipt.Origin == localOrigin:
 			d.Limit = b.shares.of(d.Limit, instances)
 			local = append(local, d)
-			b.ledger.add(shard, &c, d.Units)
+			b.ledger.change(&c, d.Units)
 		case b.guards.of(shard).isOpen():
 			away = true
 		default:

@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/protolimit/ratelimit"
 )
@@ -46,7 +47,7 @@ type Backend struct {
 	ledger   ledger
 	counts   counts
 	scratch  sync.Pool // of *part
-	behind   sync.WaitGroup
+	behind   behind
 	closed   atomic.Bool
 }
 
@@ -75,7 +76,8 @@ func New(primary, fallback ratelimit.Backend, opts ...Option) (*Backend, error) 
 	if counter, ok := primary.(ratelimit.Counter); ok && b.instances == 0 {
 		b.counter = counter
 	}
-	b.guards.make = b.newGuard
+	b.behind.open()
+	b.guards.make, b.guards.start = b.newGuard, time.Now()
 	b.ledger.room = c.ledger
 	b.scratch.New = func() any { return &part{} }
 	return b, nil
@@ -98,7 +100,7 @@ func (b *Backend) Take(ctx context.Context, charges []ratelimit.Charge, verdicts
 	err := g.run(ctx, b, charges, verdicts)
 	switch {
 	case err == nil:
-		b.keepWarm(charges, verdicts)
+		b.learn(charges, verdicts, g)
 		return nil
 	case isCallers(ctx, err):
 		return err
@@ -121,12 +123,13 @@ func (b *Backend) Instances() int {
 	return 1
 }
 
-// Close implements [ratelimit.Backend]. It closes both backends.
+// Close implements [ratelimit.Backend]. It closes both backends. What is still to
+// be charged to the primary is dropped.
 func (b *Backend) Close() error {
 	if b.closed.Swap(true) {
 		return nil
 	}
-	b.behind.Wait()
+	b.behind.close()
 	return errors.Join(b.primary.Close(), b.fallback.Close())
 }
 

@@ -43,7 +43,7 @@ func (b *Backend) degrade(ctx context.Context, g *guard, charges []ratelimit.Cha
 	if err := b.denies(g, charges, cause); err != nil {
 		return err
 	}
-	return b.decideLocally(ctx, charges, verdicts)
+	return b.decideLocally(ctx, charges, verdicts, isUnsent(cause))
 }
 
 // denies returns an error if a rule says Deny, or all do since the outage is too
@@ -63,8 +63,9 @@ func (b *Backend) denies(g *guard, charges []ratelimit.Charge, cause error) erro
 }
 
 // decideLocally has the fallback decide the rules that say Local, all or nothing,
-// and lets those that say Allow pass.
-func (b *Backend) decideLocally(ctx context.Context, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
+// and lets those that say Allow pass. What it grants goes to the ledger if the
+// primary cannot have charged it already.
+func (b *Backend) decideLocally(ctx context.Context, charges []ratelimit.Charge, verdicts []ratelimit.Verdict, unsent bool) error {
 	p := b.scratch.Get().(*part)
 	defer b.scratch.Put(p)
 	p.reset()
@@ -92,9 +93,8 @@ func (b *Backend) decideLocally(ctx context.Context, charges []ratelimit.Charge,
 			answers[i].Receipt.Origin = localOrigin
 		}
 		verdicts[place] = answers[i]
-		if granted {
-			c := &charges[place]
-			b.ledger.add(b.shardOf(c), c, c.Cost)
+		if granted && unsent {
+			b.ledger.add(&charges[place], charges[place].Cost, usedOf(p.charges[i].Limit, &answers[i]))
 		}
 	}
 	return nil
@@ -123,8 +123,29 @@ func (s *shares) of(l *ratelimit.Limit, instances int) *ratelimit.Limit {
 	return k.limit
 }
 
+// learn takes in verdicts of a primary that is well: the fallback's buckets follow
+// them, and what the primary does not know yet is charged to it. Verdicts of probes
+// are left out, so that a bucket keeps what the fallback counted until that has
+// been settled.
+func (b *Backend) learn(charges []ratelimit.Charge, verdicts []ratelimit.Verdict, guards ...*guard) {
+	for _, g := range guards {
+		if g.isAway.Load() {
+			return
+		}
+	}
+	b.keepWarm(charges, verdicts)
+	if b.ledger.size.Load() == 0 {
+		return
+	}
+	for _, g := range guards {
+		if g.settlesAgain(b.open) {
+			b.settle(g.shard)
+		}
+	}
+}
+
 // keepWarm moves the fallback's buckets to the fraction that verdicts of the
-// primary show as used.
+// primary show as used, and to what it does not know yet on top.
 func (b *Backend) keepWarm(charges []ratelimit.Charge, verdicts []ratelimit.Verdict) {
 	if b.mirror == nil {
 		return
@@ -141,6 +162,6 @@ func (b *Backend) keepWarm(charges []ratelimit.Charge, verdicts []ratelimit.Verd
 		if most != local.Most() {
 			used = portion(used, local.Most(), most)
 		}
-		b.mirror.Mirror(local, c.Key, used)
+		b.mirror.Mirror(local, c.Key, used+b.ledger.owed(c))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,10 @@ type Transition struct {
 type guard struct {
 	shard   string
 	breaker *gobreaker.CircuitBreaker[struct{}]
-	used    atomic.Int64 // when, ns since start
+	used    atomic.Int64 // when, ns since the backend was made
+	isAway  atomic.Bool  // not closed
+	made    time.Time
+	settled atomic.Int64 // when it last settled while it was closed, ns since made
 
 	mu      sync.Mutex
 	pending []Transition
@@ -47,7 +51,9 @@ type guard struct {
 var errAway = fmt.Errorf("%w: breaker: the backend is away", ratelimit.ErrUnavailable)
 
 func (b *Backend) newGuard(shard string) *guard {
-	g := &guard{shard: shard, since: time.Now()}
+	now := time.Now()
+	g := &guard{shard: shard, since: now, made: now}
+	g.settled.Store(math.MinInt64 / 2) // long ago
 	g.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         shard,
 		MaxRequests:  b.probes,
@@ -72,8 +78,8 @@ var errSlow = errors.New("slow")
 
 // run asks the primary, if the breaker lets it. A nil error is a verdict.
 func (g *guard) run(ctx context.Context, b *Backend, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
-	var err error
-	_, refused := g.breaker.Execute(func() (struct{}, error) {
+	err := errAway
+	_, _ = g.breaker.Execute(func() (struct{}, error) {
 		start := time.Now()
 		err = b.ask(ctx, charges, verdicts)
 		return struct{}{}, g.judge(ctx, err, time.Since(start) > b.slow)
@@ -81,10 +87,26 @@ func (g *guard) run(ctx context.Context, b *Backend, charges []ratelimit.Charge,
 	if g.has.Load() {
 		g.tell(b)
 	}
-	if err == nil && (errors.Is(refused, gobreaker.ErrOpenState) || errors.Is(refused, gobreaker.ErrTooManyRequests)) {
-		return errAway
-	}
 	return err
+}
+
+// runWith asks by a function, if the breaker lets it, and tells whether it did. What
+// others did wrong is nothing to this breaker.
+func (g *guard) runWith(ctx context.Context, b *Backend, ask func() error, others func(error) bool) (asked bool, err error) {
+	err = errAway
+	_, _ = g.breaker.Execute(func() (struct{}, error) {
+		start := time.Now()
+		asked = true
+		err = ask()
+		if others(err) {
+			return struct{}{}, errNeutral
+		}
+		return struct{}{}, g.judge(ctx, err, time.Since(start) > b.slow)
+	})
+	if g.has.Load() {
+		g.tell(b)
+	}
+	return asked, err
 }
 
 // judge returns what a call's end is to the breaker.
@@ -121,9 +143,11 @@ func (g *guard) note(from, to State) {
 		if g.away.IsZero() {
 			g.away = now
 		}
+		g.isAway.Store(true)
 	case gobreaker.StateClosed:
 		g.lost += now.Sub(g.away)
 		g.away = time.Time{}
+		g.isAway.Store(false)
 	}
 	g.since = now
 	g.pending = append(g.pending, t)
@@ -152,6 +176,14 @@ func (g *guard) awaySince() (time.Time, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.away, !g.away.IsZero()
+}
+
+// settlesAgain tells, once in a time, whether what is in the ledger although the
+// breaker is closed is to be settled: grants of calls that failed alone, of a shard
+// that has another name now, or that were under way when the breaker closed.
+func (g *guard) settlesAgain(every time.Duration) bool {
+	now, last := int64(time.Since(g.made)), g.settled.Load()
+	return now-last > int64(every) && g.settled.CompareAndSwap(last, now)
 }
 
 // isOpen tells whether calls are kept from the primary.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +24,12 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
-var errDown = fmt.Errorf("%w: connection refused", ratelimit.ErrUnavailable)
+var (
+	// errDown is that of a server that accepts no connection, and errLost of one
+	// that may have got the call.
+	errDown = fmt.Errorf("%w: %w", ratelimit.ErrUnavailable, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	errLost = fmt.Errorf("%w: connection lost", ratelimit.ErrUnavailable)
+)
 
 // A primary is a memory backend that can be broken, and counts what reaches it.
 type primary struct {
@@ -32,6 +39,8 @@ type primary struct {
 	asked    int
 	adjusted []ratelimit.Delta
 	fleet    int
+
+	noAdjust, hangAdjust bool // Adjust fails, or ends with its context
 }
 
 func newPrimary(t testing.TB) *primary {
@@ -65,6 +74,13 @@ func (p *primary) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 	p.mu.Lock()
 	p.adjusted = append(p.adjusted, deltas...)
 	p.mu.Unlock()
+	switch {
+	case p.noAdjust:
+		return errLost
+	case p.hangAdjust:
+		<-ctx.Done()
+		return errLost
+	}
 	return p.Backend.Adjust(ctx, deltas)
 }
 

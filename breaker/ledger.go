@@ -2,7 +2,8 @@ package breaker
 
 import (
 	"context"
-	"maps"
+	"errors"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,16 +11,16 @@ import (
 	"github.com/protolimit/ratelimit"
 )
 
-// A ledger keeps by bucket what the fallback granted, to be charged to the primary
-// once that is back. It is bounded, and its entries are charged at most once: they
-// leave it first.
+// A ledger keeps by bucket what the fallback granted and the primary does not
+// know, to be charged to it once it is back. It is bounded, and a unit is charged
+// at most once.
 type ledger struct {
 	room    int
 	dropped atomic.Uint64 // units that found no room, or could not be charged
 	size    atomic.Int64
 
-	mu     sync.Mutex
-	shards map[string]map[entry]int64 // units
+	mu    sync.Mutex
+	debts map[entry]debt
 }
 
 // An entry is a bucket.
@@ -28,73 +29,184 @@ type entry struct {
 	key   string
 }
 
-// add notes units that were granted, or below zero given back, of a bucket.
-func (l *ledger) add(shard string, c *ratelimit.Charge, units int64) {
+// A debt is what a bucket owes to the primary.
+type debt struct {
+	units    int64 // to be charged
+	settling int64 // being charged
+}
+
+// add notes units that were granted of a bucket, of which used are used now: what
+// was granted before and has drained since is owed no more.
+func (l *ledger) add(c *ratelimit.Charge, units, used int64) {
 	if units == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.shards == nil {
-		l.shards = map[string]map[entry]int64{}
-	}
-	entries := l.shards[shard]
-	if entries == nil {
-		entries = map[entry]int64{}
-		l.shards[shard] = entries
-	}
-	if have, ok := entries[entry{c.Limit, string(c.Key)}]; ok {
-		entries[entry{c.Limit, string(c.Key)}] = max(have+units, 0)
-		return
-	}
-	switch {
-	case units < 0: // what was granted has been charged already
-	case l.size.Load() >= int64(l.room):
-		l.dropped.Add(uint64(units))
-	default:
-		entries[entry{c.Limit, string(c.Key)}] = units
+	d, ok := l.debts[entry{c.Limit, string(c.Key)}]
+	if !ok {
+		if l.size.Load() >= int64(l.room) {
+			l.dropped.Add(uint64(units))
+			return
+		}
+		if l.debts == nil {
+			l.debts = map[entry]debt{}
+		}
 		l.size.Add(1)
 	}
+	d.units = min(d.units+units, max(used, units))
+	l.debts[entry{c.Limit, string(c.Key)}] = d
 }
 
-// take removes what is kept for a shard.
-func (l *ledger) take(shard string) map[entry]int64 {
+// change notes that what a grant of the fallback cost has changed. What is given
+// back of a charge that was settled stays charged.
+func (l *ledger) change(c *ratelimit.Charge, units int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	entries := l.shards[shard]
-	delete(l.shards, shard)
-	l.size.Add(-int64(len(entries)))
-	return entries
+	e := entry{c.Limit, string(c.Key)}
+	if d, ok := l.debts[e]; ok {
+		d.units = max(d.units+units, 0)
+		l.put(e, d)
+	}
 }
 
-// atOnce is how many entries are charged in one call of the primary.
-const atOnce = 100
-
-// settle charges to the primary what the fallback granted of a shard while that
-// was away, behind the calls. What fails is dropped: to try again might charge
-// twice.
-func (b *Backend) settle(shard string) {
-	entries := b.ledger.take(shard)
-	if len(entries) == 0 {
+// put keeps a debt, or drops it if it is paid. l.mu must be held.
+func (l *ledger) put(e entry, d debt) {
+	if d == (debt{}) {
+		delete(l.debts, e)
+		l.size.Add(-1)
 		return
 	}
-	b.behind.Go(func() {
-		for keys := range slices.Chunk(slices.Collect(maps.Keys(entries)), atOnce) {
-			var deltas []ratelimit.Delta
-			total := int64(0)
-			for _, e := range keys {
-				if units := entries[e]; units > 0 {
-					deltas = append(deltas, ratelimit.Delta{Limit: e.limit, Key: []byte(e.key), Cost: units, Units: units})
-					total += units
-				}
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*b.budget)
-			if err := b.primary.Adjust(ctx, deltas); err != nil {
-				b.ledger.dropped.Add(uint64(total))
-			} else {
-				b.counts.settled.Add(uint64(total))
-			}
-			cancel()
+	l.debts[e] = d
+}
+
+// owed returns what the primary does not know of a bucket.
+func (l *ledger) owed(c *ratelimit.Charge) int64 {
+	if l.size.Load() == 0 {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.debts[entry{c.Limit, string(c.Key)}]
+	return d.units + d.settling
+}
+
+// take returns the debts of buckets that fit, as being settled from now on.
+func (l *ledger) take(fits func(*ratelimit.Charge) bool) []ratelimit.Delta {
+	var taken []ratelimit.Delta
+	for _, e := range l.entries() {
+		c := ratelimit.Charge{Limit: e.limit, Key: []byte(e.key)}
+		if !fits(&c) {
+			continue
+		}
+		l.mu.Lock()
+		if d, ok := l.debts[e]; ok && d.units > 0 {
+			taken = append(taken, ratelimit.Delta{Limit: c.Limit, Key: c.Key, Cost: d.units, Units: d.units})
+			l.put(e, debt{settling: d.settling + d.units})
+		}
+		l.mu.Unlock()
+	}
+	return taken
+}
+
+func (l *ledger) entries() []entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]entry, 0, len(l.debts))
+	for e := range l.debts {
+		all = append(all, e)
+	}
+	return all
+}
+
+// settled ends the settling of debts, as they were taken; those that were not
+// charged for certain are owed again.
+func (l *ledger) settled(deltas []ratelimit.Delta, again bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range deltas {
+		e := entry{deltas[i].Limit, string(deltas[i].Key)}
+		d, units := l.debts[e], deltas[i].Cost
+		d.settling -= units
+		if again {
+			d.units += units
+		}
+		l.put(e, d)
+	}
+}
+
+// atOnce is how many buckets are charged in one call of the primary.
+const atOnce = 100
+
+// settle charges to the primary, behind the calls, what it does not know of a
+// shard's buckets.
+func (b *Backend) settle(shard string) {
+	b.behind.start(func(ctx context.Context) {
+		debts := b.ledger.take(func(c *ratelimit.Charge) bool { return b.shardOf(c) == shard })
+		for chunk := range slices.Chunk(debts, atOnce) {
+			b.settleSome(ctx, chunk)
 		}
 	})
+}
+
+// settleSome charges debts, as far as they still count. One that failed is not
+// tried again, which might charge it twice, unless it was certainly not sent.
+func (b *Backend) settleSome(ctx context.Context, debts []ratelimit.Delta) {
+	due, total := b.due(ctx, debts)
+	var err error
+	switch {
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case len(due) > 0:
+		within, cancel := context.WithTimeout(ctx, 10*b.budget)
+		err = b.primary.Adjust(within, due)
+		cancel()
+	}
+	again := err != nil && ctx.Err() == nil && isUnsent(err)
+	b.ledger.settled(debts, again)
+	switch {
+	case err == nil:
+		b.counts.settled.Add(uint64(total))
+	case !again:
+		b.ledger.dropped.Add(uint64(total))
+	}
+}
+
+// due returns what of debts the fallback still counts as used, and its sum: the
+// rest has drained, and would be charged although nothing is used.
+func (b *Backend) due(ctx context.Context, debts []ratelimit.Delta) (due []ratelimit.Delta, total int64) {
+	instances := b.Instances()
+	charges, verdicts := make([]ratelimit.Charge, len(debts)), make([]ratelimit.Verdict, len(debts))
+	for i := range debts {
+		charges[i] = ratelimit.Charge{Limit: b.shares.of(debts[i].Limit, instances), Key: debts[i].Key}
+	}
+	err := b.fallback.Take(ctx, charges, verdicts)
+	for i, d := range debts {
+		if err == nil {
+			d.Units = min(d.Units, usedOf(charges[i].Limit, &verdicts[i]))
+			d.Cost = d.Units
+		}
+		if d.Units > 0 {
+			due = append(due, d)
+			total += d.Units
+		}
+	}
+	return due, total
+}
+
+// usedOf returns how many units of a bucket a verdict shows as used. Of a bucket
+// in debt only the wait shows how many.
+func usedOf(l *ratelimit.Limit, v *ratelimit.Verdict) int64 {
+	used := l.Most() - v.Remaining
+	if v.Remaining > 0 || !l.Algorithm().HasBurst() || v.ResetAfter >= ratelimit.MaxWait {
+		return used
+	}
+	return max(used, int64(float64(l.Rate().Count)*(float64(v.ResetAfter)/float64(l.Window()))))
+}
+
+// isUnsent tells whether an error says that nothing reached the primary: the
+// breaker kept it away, or nobody accepted a connection.
+func isUnsent(err error) bool {
+	dial, ok := errors.AsType[*net.OpError](err)
+	return errors.Is(err, errAway) || ok && dial.Op == "dial"
 }

@@ -1,0 +1,212 @@
+package breaker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/breaker"
+)
+
+// What the primary may have charged before it failed is not charged again.
+func TestLostCallsAreNotChargedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, p)
+		l := perHour(t, "b", 1000, ratelimit.Local)
+		p.breakBy(func(_ context.Context, charges []ratelimit.Charge) error {
+			_ = p.Backend.Take(context.Background(), charges, make([]ratelimit.Verdict, len(charges)))
+			return errLost
+		})
+		granted(t, b, 30, l) // 20 of them reach the primary
+		p.breakWith(nil)
+		time.Sleep(2 * time.Second)
+		granted(t, b, 3, l)
+		synctest.Wait()
+		if v, err := take(b, l); err != nil || v[0].Remaining != 1000-30-4 {
+			t.Errorf("%d left, %v; want each of 34 calls counted once", v[0].Remaining, err)
+		}
+	})
+}
+
+// A call that fails alone, which opens no breaker, is settled all the same.
+func TestGrantsWithoutAnOutageAreSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, p)
+		l := perHour(t, "b", 1000, ratelimit.Local)
+		p.breakWith(errDown)
+		granted(t, b, 5, l)
+		p.breakWith(nil)
+		time.Sleep(2 * time.Second)
+		granted(t, b, 1, l)
+		synctest.Wait()
+		if s := b.Status(); s.Settled != 5 || s.Ledger != 0 || s.Shards[0].Trips != 0 {
+			t.Errorf("%v, want 5 units settled without a trip", s)
+		}
+	})
+}
+
+// Ten outages grant one further limit, not ten.
+func TestManySwitches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, p)
+		l := perHour(t, "b", 100, ratelimit.Local)
+		total := 0
+		for range 10 {
+			p.breakWith(errDown)
+			total += granted(t, b, 50, l)
+			p.breakWith(nil)
+			time.Sleep(2 * time.Second)
+			total += granted(t, b, 4, l)
+			time.Sleep(2 * time.Second)
+		}
+		if total > 200 {
+			t.Errorf("%d calls are granted in ten switches, want at most 200", total)
+		}
+		if s := b.Status(); s.Shards[0].Trips != 10 || s.Dropped != 0 {
+			t.Errorf("%v, want ten trips and nothing dropped", s)
+		}
+	})
+}
+
+// A settlement that fails is dropped if it may have been made.
+func TestFailedSettlementIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		p.noAdjust = true
+		b := newBreaker(t, p)
+		l := perHour(t, "b", 100, ratelimit.Local)
+		trip(t, p, b, l)
+		p.breakWith(nil)
+		time.Sleep(2 * time.Second)
+		granted(t, b, 3, l)
+		synctest.Wait()
+		if s := b.Status(); s.Dropped != 20 || s.Ledger != 0 || s.Settled != 0 || len(p.adjusted) != 1 {
+			t.Errorf("%v, tried %d times; want 20 units dropped after one try", s, len(p.adjusted))
+		}
+	})
+}
+
+// A shard that has another name after an outage, or had none before, is settled
+// under the name that it has.
+func TestRenamedShardIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &renamed{primary: newPrimary(t)}
+		b := newBreaker(t, r)
+		l := perHour(t, "b", 1000, ratelimit.Local)
+		r.breakWith(errDown)
+		granted(t, b, 30, l)
+		r.breakWith(nil)
+		r.name = "new"
+		time.Sleep(2 * time.Second)
+		granted(t, b, 1, l)
+		synctest.Wait()
+		if s := b.Status(); s.Settled != 30 || s.Ledger != 0 {
+			t.Errorf("%v, want 30 units settled", s)
+		}
+		time.Sleep(2 * time.Minute)
+		granted(t, b, 1, l)
+		if s := b.Status(); len(s.Shards) != 1 || s.Shards[0].Shard != "new" {
+			t.Errorf("breakers are\n%v\nwant that of the shard that is met only", s)
+		}
+	})
+}
+
+type renamed struct {
+	*primary
+	name string
+}
+
+func (r *renamed) Shard(*ratelimit.Charge) string { return r.name }
+
+// Close waits for a settlement under way and leaves nothing running.
+func TestCloseWhileSettling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, p)
+		l := perHour(t, "b", 1000, ratelimit.Local)
+		trip(t, p, b, l)
+		granted(t, b, 10, l)
+		p.breakWith(nil)
+		p.hangAdjust = true
+		time.Sleep(2 * time.Second)
+		granted(t, b, 3, l)
+		synctest.Wait()
+		start := time.Now()
+		if err := b.Close(); err != nil || time.Since(start) > 0 {
+			t.Errorf("Close: %v after %v", err, time.Since(start))
+		}
+		if s := b.Status(); s.Dropped != 30 || s.Settled != 0 || s.Ledger != 0 {
+			t.Errorf("%v, want 30 units dropped", s)
+		}
+	})
+}
+
+// A shard in half-open with all its probes under way is away; the others are not.
+func TestCallAcrossAHalfOpenShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newSharded(t)
+		live, dead := perHour(t, "live", 1000, ratelimit.Deny), perHour(t, "dead", 1000, ratelimit.Local)
+		s.down["dead"] = true
+		granted(t, b, 30, dead)
+		time.Sleep(2 * time.Second)
+		release := make(chan struct{})
+		s.breakBy(func(_ context.Context, charges []ratelimit.Charge) error {
+			if charges[0].Limit == dead {
+				<-release
+			}
+			return nil
+		})
+		for range 3 {
+			go func() { _, _ = take(b, dead) }()
+		}
+		synctest.Wait()
+		if stateOf(b, "dead") != gobreaker.StateHalfOpen {
+			t.Fatalf("breakers are\n%v\nwant that of dead half-open", b.Status())
+		}
+		s.reached()
+		if v, err := take(b, live, dead); err != nil || !v[0].Allowed || !v[1].Allowed || s.reached() != 1 {
+			t.Errorf("a call across it: %+v, %v; want it decided", v, err)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}
+
+// In half-open a caller who leaves neither closes nor opens a breaker, and makes
+// room for another probe.
+func TestProbesOfCallersWhoLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, p, breaker.WithOpen(time.Second, 1))
+		l := perHour(t, "b", 1000, ratelimit.Local)
+		trip(t, p, b, l)
+		time.Sleep(2 * time.Second)
+		p.breakBy(func(ctx context.Context, _ []ratelimit.Charge) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		for range 5 {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			go cancel(errCaller)
+			if _, err := takeCtx(ctx, b, 1, l); !errors.Is(err, errCaller) {
+				t.Fatalf("the call ends with %v, want the caller's cause", err)
+			}
+		}
+		if s := b.Status().Shards[0]; s.State != gobreaker.StateHalfOpen {
+			t.Errorf("the breaker is %+v, want it half-open", s)
+		}
+		p.breakWith(nil)
+		granted(t, b, 1, l)
+		if s := b.Status().Shards[0]; s.State != gobreaker.StateClosed {
+			t.Errorf("after a probe the breaker is %+v, want it closed", s)
+		}
+	})
+}
