@@ -88,6 +88,9 @@ func (b *Backend) Take(ctx context.Context, charges []ratelimit.Charge, verdicts
 	if b.closed.Load() {
 		return errClosed
 	}
+	if err := checkCall(charges, verdicts); err != nil {
+		return err
+	}
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("breaker: %w", err)
 	}
