@@ -70,6 +70,7 @@ func openFleet(t testing.TB, url string) []*breaker.Backend {
 
 // A sample is a call that was made.
 type sample struct {
+	n       int
 	start   time.Time
 	took    time.Duration // less the time for which the machine stood still
 	granted bool
@@ -113,7 +114,7 @@ func startLoad(fleet []*breaker.Backend, charges func(n int) []ratelimit.Charge)
 func (l *load) call(n int) {
 	charges := l.charges(n)
 	verdicts := make([]ratelimit.Verdict, len(charges))
-	s := sample{start: time.Now()}
+	s := sample{n: n, start: time.Now()}
 	s.err = l.fleet[n%len(l.fleet)].Take(context.Background(), charges, verdicts)
 	end := time.Now()
 	s.took = end.Sub(s.start) - l.meter.between(s.start, end)
