@@ -129,6 +129,7 @@ func (b *Backend) takeLive(ctx context.Context, live []*guard, charges []ratelim
 	case isCallers(ctx, err):
 		return nil, err
 	}
+	b.counts.met(err)
 	for _, g := range live {
 		if err := b.denies(g, charges, err); err != nil {
 			return nil, err

@@ -132,6 +132,9 @@ func TestBugsDoNotOpen(t *testing.T) {
 	if _, err := take(b, perHour(t, "c", 1000, ratelimit.Deny)); !errors.Is(err, ratelimit.ErrBackendBug) {
 		t.Errorf("a rule that denies ends with %v, want the bug", err)
 	}
+	if s := b.Status(); s.Bugs != 101 || !errors.Is(s.Bug, ratelimit.ErrBackendBug) || !strings.Contains(s.String(), "101 calls met a bug") {
+		t.Errorf("%v, want 101 bugs and the last", s)
+	}
 }
 
 func TestSlowCallsOpen(t *testing.T) {

@@ -40,6 +40,7 @@ func (p *part) answers() []ratelimit.Verdict {
 // degrade decides a call that the primary did not, as its rules say. An error
 // wraps cause.
 func (b *Backend) degrade(ctx context.Context, g *guard, charges []ratelimit.Charge, verdicts []ratelimit.Verdict, cause error) error {
+	b.counts.met(cause)
 	if err := b.denies(g, charges, cause); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/protolimit/ratelimit"
 )
 
 // counts are what Status tells besides the breakers.
@@ -17,6 +20,17 @@ type counts struct {
 	local   atomic.Uint64
 	denied  atomic.Uint64
 	settled atomic.Uint64
+	bugs    atomic.Uint64
+	bug     atomic.Pointer[error] // the last
+}
+
+// met counts a failure that waiting does not cure: no breaker opens for it, and a
+// fallback would hide it.
+func (c *counts) met(err error) {
+	if errors.Is(err, ratelimit.ErrBackendBug) {
+		c.bugs.Add(1)
+		c.bug.Store(&err)
+	}
 }
 
 // A Status is how a Backend is, for health endpoints and metrics. Counts are since
@@ -29,6 +43,8 @@ type Status struct {
 	Ledger    int64         // buckets whose units are still to be charged
 	Settled   uint64        // units charged after an outage
 	Dropped   uint64        // units that the ledger lost
+	Bugs      uint64        // calls that the primary failed with [ratelimit.ErrBackendBug]
+	Bug       error         // the last such error; nil if there was none
 }
 
 // A ShardStatus is how the breaker of one shard is.
@@ -47,6 +63,9 @@ func (b *Backend) Status() Status {
 		Instances: b.Instances(),
 		Local:     b.counts.local.Load(), Denied: b.counts.denied.Load(),
 		Ledger: b.ledger.size.Load(), Settled: b.counts.settled.Load(), Dropped: b.ledger.dropped.Load(),
+	}
+	if bug := b.counts.bug.Load(); bug != nil {
+		s.Bugs, s.Bug = b.counts.bugs.Load(), *bug
 	}
 	for _, g := range b.guards.all() {
 		s.Shards = append(s.Shards, g.status())
@@ -81,6 +100,9 @@ func (s Status) String() string {
 	}
 	fmt.Fprintf(&b, "%d instances, %d local decisions, %d denied, %d buckets to settle, %d units settled, %d dropped",
 		s.Instances, s.Local, s.Denied, s.Ledger, s.Settled, s.Dropped)
+	if s.Bug != nil {
+		fmt.Fprintf(&b, "\n%d calls met a bug or a wrong set-up, the last: %v", s.Bugs, s.Bug)
+	}
 	return b.String()
 }
 
