@@ -14,7 +14,7 @@ func (b *Backend) takeSharded(ctx context.Context, shards []string, charges []ra
 	var live []*guard
 	away := map[string]*guard{}
 	for _, shard := range shards {
-		if g := b.guards.of(shard); g.isOpen() {
+		if g := b.guards.of(shard, time.Now()); g.isOpen() {
 			away[shard] = g
 		} else {
 			live = append(live, g)

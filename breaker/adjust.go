@@ -3,6 +3,7 @@ package breaker
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/protolimit/ratelimit"
 )
@@ -27,7 +28,7 @@ func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 			d.Limit = b.shares.of(d.Limit, instances)
 			local = append(local, d)
 			b.ledger.change(&c, d.Units)
-		case b.guards.of(shard).isOpen():
+		case b.guards.of(shard, time.Now()).isOpen():
 			away = true
 		default:
 			shared = append(shared, d)

@@ -99,8 +99,9 @@ func (b *Backend) Take(ctx context.Context, charges []ratelimit.Charge, verdicts
 			return b.takeSharded(ctx, shards, charges, verdicts)
 		}
 	}
-	g := b.guardOf(charges)
-	err := g.run(ctx, b, charges, verdicts)
+	start := time.Now()
+	g := b.guardOf(charges, start)
+	err := g.run(ctx, start, b, charges, verdicts)
 	switch {
 	case err == nil:
 		b.learn(charges, verdicts, g)

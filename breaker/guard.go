@@ -28,10 +28,14 @@ type Transition struct {
 }
 
 // A guard is the breaker of one shard. gobreaker keeps the state; what it calls
-// under its lock is noted, and told once the lock is free.
+// under its lock is noted, and told once the lock is free. While it is closed it
+// only hears of failures: successes, of which there are many, are counted beside
+// its lock.
 type guard struct {
 	shard   string
 	breaker *gobreaker.CircuitBreaker[struct{}]
+	turn    atomic.Int64 // the number of the present state, below zero if it is not closed
+	decided rolling      // successes since it is closed
 	used    atomic.Int64 // when, ns since the backend was made
 	isAway  atomic.Bool  // not closed
 	made    time.Time
@@ -53,15 +57,18 @@ var errAway = fmt.Errorf("%w: breaker: the backend is away", ratelimit.ErrUnavai
 func (b *Backend) newGuard(shard string) *guard {
 	now := time.Now()
 	g := &guard{shard: shard, since: now, made: now}
+	g.turn.Store(1)
+	g.decided.period, g.decided.start = max(b.window/slots, time.Millisecond), now
 	g.settled.Store(math.MinInt64 / 2) // long ago
 	g.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         shard,
 		MaxRequests:  b.probes,
 		Interval:     b.window,
-		BucketPeriod: max(b.window/10, time.Millisecond),
+		BucketPeriod: g.decided.period,
 		Timeout:      b.jittered(),
 		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return c.TotalFailures >= b.least && float64(c.TotalFailures) >= b.share*float64(c.Requests-c.TotalExclusions)
+			calls := uint64(c.Requests-c.TotalExclusions) + g.decided.sum(time.Now())
+			return c.TotalFailures >= b.least && float64(c.TotalFailures) >= b.share*float64(calls)
 		},
 		OnStateChange: func(_ string, from, to State) { g.note(from, to) },
 		IsExcluded:    func(err error) bool { return errors.Is(err, errNeutral) },
@@ -77,28 +84,51 @@ var errNeutral = errors.New("neutral")
 var errSlow = errors.New("slow")
 
 // run asks the primary, if the breaker lets it. A nil error is a verdict.
-func (g *guard) run(ctx context.Context, b *Backend, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
-	err := errAway
-	_, _ = g.breaker.Execute(func() (struct{}, error) {
-		start := time.Now()
-		err = b.ask(ctx, charges, verdicts)
-		return struct{}{}, g.judge(ctx, err, time.Since(start) > b.slow)
-	})
-	if g.has.Load() {
-		g.tell(b)
+func (g *guard) run(ctx context.Context, start time.Time, b *Backend, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
+	turn := g.turn.Load()
+	if turn < 0 {
+		_, err := g.runWith(ctx, b, func() error { return b.ask(ctx, charges, verdicts) }, nil)
+		return err
+	}
+	err := b.ask(ctx, charges, verdicts)
+	end := time.Now()
+	if err == nil && end.Sub(start) <= b.slow {
+		if g.turn.Load() == turn {
+			g.decided.add(end)
+		}
+		return nil
+	}
+	if failure := g.judge(ctx, err, true); !errors.Is(failure, errNeutral) {
+		g.failed(b, turn, failure)
 	}
 	return err
 }
 
+// failed tells the breaker of a failure, unless it has another state since.
+func (g *guard) failed(b *Backend, turn int64, failure error) {
+	if g.turn.Load() != turn {
+		return
+	}
+	_, _ = g.breaker.Execute(func() (struct{}, error) {
+		if g.turn.Load() != turn {
+			return struct{}{}, errNeutral
+		}
+		return struct{}{}, failure
+	})
+	if g.has.Load() {
+		g.tell(b)
+	}
+}
+
 // runWith asks by a function, if the breaker lets it, and tells whether it did. What
-// others did wrong is nothing to this breaker.
+// others did wrong, if others tells, is nothing to this breaker.
 func (g *guard) runWith(ctx context.Context, b *Backend, ask func() error, others func(error) bool) (asked bool, err error) {
 	err = errAway
 	_, _ = g.breaker.Execute(func() (struct{}, error) {
 		start := time.Now()
 		asked = true
 		err = ask()
-		if others(err) {
+		if others != nil && others(err) {
 			return struct{}{}, errNeutral
 		}
 		return struct{}{}, g.judge(ctx, err, time.Since(start) > b.slow)
@@ -135,6 +165,12 @@ func (g *guard) note(from, to State) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
+	turn := max(g.turn.Load(), -g.turn.Load()) + 1
+	if to != gobreaker.StateClosed {
+		turn = -turn
+	}
+	g.turn.Store(turn)
+	g.decided.clear()
 	t := Transition{Shard: g.shard, From: from, To: to, At: now}
 	switch to {
 	case gobreaker.StateOpen:

@@ -20,8 +20,9 @@ type guards struct {
 // forgetAfter is how long a shard is not met before its breaker is dropped.
 const forgetAfter = time.Minute
 
-func (g *guards) of(shard string) *guard {
-	now := int64(time.Since(g.start))
+// of returns the breaker of a shard that is met at some time.
+func (g *guards) of(shard string, at time.Time) *guard {
+	now := int64(at.Sub(g.start))
 	g.mu.RLock()
 	known := g.byShard[shard]
 	g.mu.RUnlock()
@@ -81,11 +82,11 @@ func (b *Backend) shardOf(c *ratelimit.Charge) string {
 }
 
 // guardOf returns the breaker of a call whose charges are all in one shard.
-func (b *Backend) guardOf(charges []ratelimit.Charge) *guard {
+func (b *Backend) guardOf(charges []ratelimit.Charge, at time.Time) *guard {
 	if len(charges) == 0 {
-		return b.guards.of("")
+		return b.guards.of("", at)
 	}
-	return b.guards.of(b.shardOf(&charges[0]))
+	return b.guards.of(b.shardOf(&charges[0]), at)
 }
 
 // shardsOf returns the distinct shards of charges, or nil if there is only one.
