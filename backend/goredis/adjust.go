@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/redis/go-redis/v9"
+	"strings"
 
 	"github.com/protolimit/ratelimit"
 )
@@ -25,23 +24,25 @@ func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 	if err != nil {
 		return unrouted(ctx, err)
 	}
-	done := make(chan error, len(groups))
-	for at, c := range groups {
-		b.behind.Go(func() { done <- at.server.adjust(c) })
-	}
 	timer := b.timers.get(b.budget)
 	defer b.timers.put(timer)
-	for range groups {
+	for at, c := range groups {
+		if err := at.server.changes.submit(c); err != nil {
+			return outage(err)
+		}
+	}
+	var errs []error
+	for _, c := range groups {
 		select {
-		case answered := <-done:
-			err = errors.Join(err, answered)
+		case answered := <-c.done:
+			errs = append(errs, answered)
 		case <-ctx.Done():
 			return fmt.Errorf("goredis: %w", context.Cause(ctx))
 		case <-timer.C:
 			return outage(errLate)
 		}
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // A station is a server and a slot on it.
@@ -65,19 +66,24 @@ func (b *Backend) group(ctx context.Context, deltas []ratelimit.Delta) (map[stat
 		}
 		at := station{s, slot}
 		if groups[at] == nil {
-			groups[at] = &changes{}
+			groups[at] = newChanges(slot)
 		}
 		groups[at].add(key, d)
 	}
 	return groups, nil
 }
 
-// changes are the deltas of one call of adjust.lua.
+// changes are deltas of one slot, those of one Adjust or of several that go out
+// together.
 type changes struct {
+	slot   int
 	keys   []string
 	limits []byte
 	deltas []byte
+	done   chan error // receives what became of them
 }
+
+func newChanges(slot int) *changes { return &changes{slot: slot, done: make(chan error, 1)} }
 
 func (c *changes) add(key string, d *ratelimit.Delta) {
 	c.keys = append(c.keys, key)
@@ -99,29 +105,54 @@ func (c *changes) arguments(full bool, now []byte) []any {
 	return append(args, c.limits, c.deltas, now)
 }
 
-// adjust applies changes, all of keys of one slot.
-func (s *server) adjust(c *changes) (err error) {
-	defer recovered(&err)
-	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
-	defer cancel()
-	cmd := command{redis.NewCmd(ctx, c.arguments(false, s.now())...)}
-	err = s.client.Process(ctx, cmd)
-	client := s.client
-	if isRedirect(err) && s.moved != nil {
-		client = s.moved
-		cmd = command{redis.NewCmd(ctx, c.arguments(false, s.now())...)}
-		err = client.Process(ctx, cmd)
+// change applies what waits, that of each slot by as few calls of the script as
+// hold it.
+func (s *server) change(waiting []*changes) {
+	for len(waiting) > 0 {
+		together := &changes{slot: waiting[0].slot}
+		var part, rest []*changes
+		for _, c := range waiting {
+			if c.slot != together.slot || len(part) > 0 && len(together.keys)+len(c.keys) > maxBuckets {
+				rest = append(rest, c)
+				continue
+			}
+			part = append(part, c)
+			together.keys = append(together.keys, c.keys...)
+			together.limits = append(together.limits, c.limits...)
+			together.deltas = append(together.deltas, c.deltas...)
+		}
+		reply, err := s.adjust(together)
+		for _, c := range part {
+			if err != nil {
+				c.done <- err
+				continue
+			}
+			c.done <- c.read(reply[:len(c.keys)])
+			reply = reply[len(c.keys):]
+		}
+		waiting = rest
 	}
-	if isNoScript(err) {
-		cmd = command{redis.NewCmd(ctx, c.arguments(true, s.now())...)}
-		err = client.Process(ctx, cmd)
-	}
-	s.noticed(ctx, err)
-	if err != nil {
-		return classify(err)
-	}
-	if others, err := cmd.Int(); err != nil || others != 0 {
-		return bug(fmt.Errorf("WRONGTYPE %d of %d keys hold something else (%w)", others, len(c.keys), errReply))
+}
+
+// read returns an error if the script left a key alone.
+func (c *changes) read(reply string) error {
+	if others := strings.Count(reply, "0"); others > 0 {
+		return bug(fmt.Errorf("WRONGTYPE %d of %d keys hold something else", others, len(c.keys)))
 	}
 	return nil
+}
+
+// adjust calls the script and returns a byte for each change: 1, or 0 for a key
+// that holds something else.
+func (s *server) adjust(c *changes) (reply string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+	defer cancel()
+	cmd, err := s.call(ctx, func(full bool) []any { return c.arguments(full, s.now()) })
+	if err != nil {
+		return "", classify(err)
+	}
+	if reply, err = cmd.Text(); err != nil || len(reply) != len(c.keys) {
+		return "", bug(errReply)
+	}
+	return reply, nil
 }

@@ -22,13 +22,6 @@ func newBehind() *behind {
 	return b
 }
 
-// Go runs f beside the caller; after close it runs f before it returns.
-func (b *behind) Go(f func()) {
-	if !b.start(f) {
-		f()
-	}
-}
-
 // start runs f beside the caller. After close it returns false instead.
 func (b *behind) start(f func()) bool {
 	b.mu.Lock()

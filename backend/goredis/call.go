@@ -41,6 +41,7 @@ func (c *call) free() {
 
 func (c *call) reset() {
 	clear(c.requests)
+	clear(c.servers)
 	c.requests, c.servers, c.places = c.requests[:0], c.servers[:0], c.places[:0]
 }
 
@@ -60,7 +61,7 @@ func (c *call) take(ctx context.Context, charges []ratelimit.Charge, verdicts []
 		c.answer(verdicts, granted)
 	}
 	if !granted && len(c.requests) > 1 {
-		c.cancel(ctx, timer)
+		c.cancel(ctx, timer, charges)
 	}
 	return err
 }
@@ -139,6 +140,9 @@ func (c *call) add(ctx context.Context, charge *ratelimit.Charge) error {
 		c.requests, c.servers = append(c.requests, r), append(c.servers, s)
 	}
 	c.places = append(c.places, place{at, c.requests[at].add(key, charge)})
+	if len(c.requests[at].buckets) > maxBuckets {
+		return bug(fmt.Errorf("a call has more than %d buckets, want that or fewer", maxBuckets))
+	}
 	return nil
 }
 
@@ -220,33 +224,31 @@ func (c *call) answer(verdicts []ratelimit.Verdict, granted bool) {
 // cancel gives back what requests charged whose call is refused. It waits for
 // that as long as the call has time, so that a refusal that has been told holds
 // nothing; a cancel that is lost leaves the units charged.
-func (c *call) cancel(ctx context.Context, timer *time.Timer) {
-	done := make(chan struct{}, len(c.requests))
-	under := 0
+func (c *call) cancel(ctx context.Context, timer *time.Timer, charges []ratelimit.Charge) {
+	var under []*changes
 	for i, r := range c.requests {
 		if r == nil || r.err != nil || !r.granted {
 			continue
 		}
-		var back changes
+		back := newChanges(r.slot)
 		for j := range r.buckets {
 			if b := &r.buckets[j]; b.units > 0 {
 				back.add(b.key, &ratelimit.Delta{Limit: b.limit, Cost: b.units, Units: -b.units, Receipt: b.verdict.Receipt})
 			}
 		}
-		if len(back.keys) == 0 {
-			continue
+		if len(back.keys) > 0 && c.servers[i].changes.submit(back) == nil {
+			under = append(under, back)
 		}
-		c.backend.careful.start()
-		s := c.servers[i]
-		under++
-		c.backend.behind.Go(func() {
-			_ = s.adjust(&back)
-			done <- struct{}{}
-		})
 	}
-	for range under {
+	if len(under) == 0 {
+		return
+	}
+	c.backend.careful.start()
+	// What was refused for the sake of these units is not remembered.
+	defer c.backend.refusals.forgetCharges(charges)
+	for _, back := range under {
 		select {
-		case <-done:
+		case <-back.done: //nolint:errcheck // what cannot be given back drains
 		case <-ctx.Done():
 			return
 		case <-timer.C:

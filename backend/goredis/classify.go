@@ -31,7 +31,23 @@ var errClosed = errors.New("backend is closed")
 // Each other answer is a bug of ours or of the set-up.
 var outages = []string{
 	"LOADING", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "READONLY", "OOM", "BUSY ", "NOREPLICAS", "MISCONF",
-	"MOVED", "ASK ", "UNKILLABLE", "NOGOODSLAVE", "ERR max number of clients reached",
+	"MOVED", "ASK ", "UNKILLABLE", "NOGOODSLAVE", "ERR max number of clients",
+}
+
+// answerOf returns what a server said, and false for the client's own errors.
+// Before Redis 7 the error of a command stands inside the one of its script.
+func answerOf(err error) (text string, ok bool) {
+	answer, ok := errors.AsType[redis.Error](err)
+	if !ok {
+		return "", false
+	}
+	text = answer.Error()
+	if strings.HasPrefix(text, "ERR Error running script") {
+		if at := strings.LastIndex(text, ": -"); at >= 0 {
+			text = text[at+len(": -"):]
+		}
+	}
+	return text, true
 }
 
 // classify returns the class of an error of the client: an [ratelimit.ErrUnavailable],
@@ -40,9 +56,9 @@ func classify(err error) error {
 	if err == nil || errors.Is(err, ratelimit.ErrUnavailable) {
 		return err
 	}
-	if answer, ok := errors.AsType[redis.Error](err); ok { // what a server said, unlike the client's own errors
+	if answer, ok := answerOf(err); ok {
 		for _, o := range outages {
-			if strings.HasPrefix(answer.Error(), o) {
+			if strings.HasPrefix(answer, o) {
 				return outage(err)
 			}
 		}
@@ -79,11 +95,11 @@ func isRedirect(err error) bool {
 // isLost tells whether an error may mean that a server of a cluster is gone, or
 // no master any more: it does not answer, or says so.
 func isLost(err error) bool {
-	var answer redis.Error
-	if !errors.As(err, &answer) {
+	answer, ok := answerOf(err)
+	if !ok {
 		return err != nil
 	}
-	return isRedirect(err) || strings.HasPrefix(answer.Error(), "CLUSTERDOWN") || strings.HasPrefix(answer.Error(), "READONLY")
+	return isRedirect(err) || strings.HasPrefix(answer, "CLUSTERDOWN") || strings.HasPrefix(answer, "READONLY")
 }
 
 // isCrossSlot tells whether a server has the keys of a script in several places.

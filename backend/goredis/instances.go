@@ -34,6 +34,7 @@ type fleet struct {
 	// Of the goroutine that sends heartbeats.
 	heard bool      // the last heartbeat was answered
 	since time.Time // and all since then
+	most  time.Time // when as many as are known were last heard
 }
 
 // Instances implements [ratelimit.Counter]. An instance counts from its first
@@ -82,10 +83,13 @@ func (f *fleet) note(n int, err error, now time.Time, life time.Duration) {
 	if !f.heard {
 		f.heard, f.since = true, now
 	}
-	if now.Sub(f.since) < life {
-		n = max(n, int(f.known.Load()))
+	// Fewer than are known may only mean that Redis lost its memory, and the others
+	// have not been heard since.
+	if known := int(f.known.Load()); n < known && (now.Sub(f.since) < life || now.Sub(f.most) < life) {
+		return
 	}
 	f.known.Store(int64(n))
+	f.most = now
 }
 
 // beat says that this instance lives or leaves, and returns how many live.
@@ -113,23 +117,4 @@ func (b *Backend) beat(id string, lives bool) (int, error) {
 		return 0, bug(err)
 	}
 	return n, nil
-}
-
-// call calls a script on the server, or on that which has its slot now, by hash
-// or, where it is missing, in full.
-func (s *server) call(ctx context.Context, arguments func(full bool) []any) (cmd command, err error) {
-	defer recovered(&err)
-	client := s.client
-	cmd = command{redis.NewCmd(ctx, arguments(false)...)}
-	err = client.Process(ctx, cmd)
-	if isRedirect(err) && s.moved != nil {
-		client = s.moved
-		cmd = command{redis.NewCmd(ctx, arguments(false)...)}
-		err = client.Process(ctx, cmd)
-	}
-	if isNoScript(err) {
-		cmd = command{redis.NewCmd(ctx, arguments(true)...)}
-		err = client.Process(ctx, cmd)
-	}
-	return cmd, err
 }

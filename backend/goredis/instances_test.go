@@ -24,12 +24,15 @@ func TestInstancesAreRemembered(t *testing.T) {
 		{0, 3, nil, 3},
 		{5 * time.Second, 5, nil, 5},
 		{10 * time.Second, 4, nil, 5},  // others may be about to come
-		{15 * time.Second, 4, nil, 4},  // all had time to be heard
-		{20 * time.Second, 0, away, 4}, // the last known number
+		{15 * time.Second, 4, nil, 5},  // Redis may have lost its memory
+		{20 * time.Second, 4, nil, 4},  // all had time to be heard again
+		{25 * time.Second, 0, away, 4}, // the last known number
 		{90 * time.Second, 0, away, 4},
 		{95 * time.Second, 1, nil, 4}, // the others are about to come back too
 		{100 * time.Second, 3, nil, 4},
 		{110 * time.Second, 3, nil, 3},
+		{115 * time.Second, 1, nil, 3}, // a restart that no heartbeat met
+		{120 * time.Second, 3, nil, 3},
 	} {
 		f.note(step.n, step.err, start.Add(step.at), life)
 		if got := f.known.Load(); got != step.want {
@@ -79,6 +82,11 @@ func TestInstancesOnCluster(t *testing.T) { testInstances(t, redistest.StartClus
 // An instance that died without a word is forgotten.
 func TestInstancesThatDie(t *testing.T) {
 	b := opened(t, redistest.Shared(t).URL(), often())
+	server, _, err := b.topology.route(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.greeting.done.Store(true) // else this one would be heard besides
 	for i, id := range []string{"this", "dead"} {
 		if n, err := b.beat(id, true); n != i+1 || err != nil {
 			t.Fatalf("heartbeat of %s: got %d, %v, want %d", id, n, err, i+1)

@@ -33,6 +33,9 @@ func newConfig(opts []Option) (*config, error) {
 		logger: slog.Default(), heartbeat: heartbeatEvery,
 	}
 	for _, o := range opts {
+		if o == nil {
+			return nil, errors.New("goredis: an option is nil, want one of the With functions")
+		}
 		if err := o.apply(c); err != nil {
 			return nil, err
 		}
@@ -95,6 +98,9 @@ func WithLogger(logger *slog.Logger) Option {
 // the only one on which all instances agree.
 func WithClock(now func() time.Time) Option {
 	return optionFunc(func(c *config) error {
+		if now == nil {
+			return errors.New("goredis: WithClock: function is nil, want one")
+		}
 		c.clock = now
 		return nil
 	})

@@ -2,6 +2,7 @@ package goredis
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,7 @@ type refusalShard struct {
 
 // A refusal is a call that was refused.
 type refusal struct {
-	sent, until time.Duration // since the start
+	told, until time.Duration // when it was answered, and how long it holds, since the start
 	cost        int64         // of the call's only charge; 0 for several
 	generation  uint32        // sum over the buckets, when it was sent
 	verdicts    []ratelimit.Verdict
@@ -73,7 +74,9 @@ func (r *refusals) sign(charges []ratelimit.Charge) signature {
 		s.hash = mix(s.hash ^ bucket)
 		// The numbers of a limit are not in its hash: another limit of the same
 		// bucket is another call.
-		s.hash = mix(s.hash ^ uint64(c.Limit.Most()) ^ uint64(c.Limit.Rate().Count)<<20 ^ uint64(c.Limit.Window()))
+		s.hash = mix(s.hash ^ uint64(c.Limit.Most()))
+		s.hash = mix(s.hash ^ uint64(c.Limit.Rate().Count))
+		s.hash = mix(s.hash ^ uint64(c.Limit.Window()))
 		if len(charges) > 1 {
 			s.hash = mix(s.hash ^ uint64(c.Cost))
 		}
@@ -98,18 +101,46 @@ func (r *refusals) answer(s signature, charges []ratelimit.Charge, verdicts []ra
 	shard.mu.Lock()
 	known, ok := shard.calls[s.hash]
 	shard.mu.Unlock()
-	if !ok || s.now >= known.until || known.generation != s.generation || len(known.verdicts) != len(charges) ||
-		len(charges) == 1 && charges[0].Cost < known.cost {
+	if !ok || s.now >= known.until || known.generation != s.generation || len(known.verdicts) != len(charges) {
 		return false
 	}
-	since := (s.now - known.sent).Truncate(time.Microsecond)
+	since := max(s.now-known.told, 0).Truncate(time.Microsecond)
 	for i := range known.verdicts {
 		verdicts[i] = later(known.verdicts[i], since)
 	}
-	if len(charges) == 1 && charges[0].Cost > charges[0].Limit.Most() {
-		verdicts[0].Reason, verdicts[0].RetryAfter = ratelimit.ReasonNever, ratelimit.Never
+	return len(charges) > 1 || known.covers(&charges[0], &verdicts[0])
+}
+
+// covers tells whether what is known of the only charge of a call answers another
+// one, and makes v that answer. A lower cost may pass; how long a higher one has
+// to wait can be told where a bucket drains evenly or all at once.
+func (k *refusal) covers(c *ratelimit.Charge, v *ratelimit.Verdict) bool {
+	switch {
+	case c.Cost == k.cost:
+	case c.Cost < k.cost:
+		return false
+	case c.Cost > c.Limit.Most():
+		v.Reason, v.RetryAfter = ratelimit.ReasonNever, ratelimit.Never
+	case c.Limit.Algorithm().HasBurst():
+		v.RetryAfter = min(v.RetryAfter+drainTime(c.Limit, c.Cost-k.cost), ratelimit.MaxWait)
+	default:
+		return c.Limit.Algorithm() == ratelimit.FixedWindow
 	}
 	return true
+}
+
+// drainTime returns how long it takes for units to drain, rounded up.
+func drainTime(l *ratelimit.Limit, units int64) time.Duration {
+	num, den := l.Drain()
+	high, low := bits.Mul64(uint64(units)<<l.Shift(), den)
+	if high >= num {
+		return ratelimit.MaxWait
+	}
+	us, rest := bits.Div64(high, low, num)
+	if rest > 0 {
+		us++
+	}
+	return micros(int64(min(us, maxDouble)))
 }
 
 // later returns what a verdict says some time later, if nobody called.
@@ -133,7 +164,7 @@ func (r *refusals) remember(s signature, charges []ratelimit.Charge, verdicts []
 	if wait == 0 {
 		return
 	}
-	known := refusal{sent: s.now, until: s.now + min(wait, longestMemory), generation: s.generation}
+	known := refusal{told: time.Since(r.start), until: s.now + min(wait, longestMemory), generation: s.generation}
 	known.verdicts = append(known.verdicts, verdicts...)
 	if len(charges) == 1 {
 		known.cost = charges[0].Cost
@@ -157,6 +188,16 @@ func (r *refusals) forgetAll(deltas []ratelimit.Delta) {
 	}
 	for i := range deltas {
 		r.forget(deltas[i].Limit, deltas[i].Key)
+	}
+}
+
+// forgetCharges forgets what is remembered of the buckets of charges.
+func (r *refusals) forgetCharges(charges []ratelimit.Charge) {
+	if r == nil {
+		return
+	}
+	for i := range charges {
+		r.forget(charges[i].Limit, charges[i].Key)
 	}
 }
 

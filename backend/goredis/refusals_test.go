@@ -105,6 +105,34 @@ func TestRefusalAnswersTheSameCallOnly(t *testing.T) {
 	}
 }
 
+// TestRefusalTellsTheWaitOfAHigherCost: as long as Redis would have.
+func TestRefusalTellsTheWaitOfAHigherCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			algorithm ratelimit.Algorithm
+			want      time.Duration // 0: Redis is asked
+		}{
+			{ratelimit.TokenBucket, 4200 * time.Millisecond},
+			{ratelimit.LeakyBucket, 4200 * time.Millisecond},
+			{ratelimit.FixedWindow, 200 * time.Millisecond},
+			{ratelimit.SlidingWindow, 0},
+			{ratelimit.SlidingLog, 0},
+		} {
+			l, err := ratelimit.NewLimit("b", ratelimit.Rule{Rate: ratelimit.Rate{Count: 10, Window: 10 * time.Second}, Algorithm: c.algorithm})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newRefusals()
+			r.told(charge(l, "alice", 1), refusedFor(300*time.Millisecond))
+			time.Sleep(100 * time.Millisecond)
+			got, ok := r.asked(charge(l, "alice", 5))
+			if ok != (c.want != 0) || ok && got[0].RetryAfter != c.want {
+				t.Errorf("%v: a cost of 5 is told %v, %t; want %v", c.algorithm, got[0].RetryAfter, ok, c.want)
+			}
+		}
+	})
+}
+
 func TestRefusalOfSeveralRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRefusals()

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/protolimit/ratelimit"
 )
@@ -31,12 +30,18 @@ func (b *Backend) Reset(ctx context.Context, key []byte, limits ...*ratelimit.Li
 		err   error
 	}
 	done := make(chan answer, 1)
-	b.behind.Go(func() {
+	if slices.Contains(limits, nil) {
+		return 0, bug(errors.New("a limit is nil, want one"))
+	}
+	started := b.behind.start(func() {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTime)
 		defer cancel()
 		n, err := b.reset(within, key, limits)
 		done <- answer{n, err}
 	})
+	if !started {
+		return 0, outage(errClosed)
+	}
 	select {
 	case a := <-done:
 		return a.reset, a.err
@@ -71,18 +76,12 @@ func (b *Backend) reset(ctx context.Context, key []byte, limits []*ratelimit.Lim
 
 // unlink removes keys of one slot and returns how many there were.
 func (s *server) unlink(ctx context.Context, keys []string) (n int, err error) {
-	defer recovered(&err)
 	args := make([]any, 0, 1+len(keys))
 	args = append(args, "unlink")
 	for _, key := range keys {
 		args = append(args, key)
 	}
-	cmd := command{redis.NewCmd(ctx, args...)}
-	err = s.client.Process(ctx, cmd)
-	if isRedirect(err) && s.moved != nil {
-		cmd = command{redis.NewCmd(ctx, args...)}
-		err = s.moved.Process(ctx, cmd)
-	}
+	cmd, err := s.call(ctx, func(bool) []any { return args })
 	if err != nil {
 		return 0, classify(err)
 	}

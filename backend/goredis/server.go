@@ -3,6 +3,7 @@ package goredis
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"sync"
 	"time"
@@ -14,8 +15,9 @@ import (
 // decisions, and how a batch is sent.
 type server struct {
 	combiner
-	name   string // of the shard
-	client processor
+	changes queue[*changes]
+	name    string // of the shard
+	client  processor
 	// patience bounds how long a batch may be under way; callers wait less.
 	patience time.Duration
 	clock    func() time.Time // nil for the server's own
@@ -46,6 +48,7 @@ func newServer(client processor, moved router, c *config) *server {
 	s := &server{client: client, moved: moved, patience: c.patience, clock: c.clock}
 	s.greeting.greet = c.greet
 	s.combiner = combiner{send: s.decide, flights: flightsPerServer, most: requestsPerBatch, room: c.queue}
+	s.changes = queue[*changes]{send: s.change, room: c.queue}
 	s.batches.New = func() any { return newBatch() }
 	return s
 }
@@ -140,23 +143,9 @@ func (s *server) command(ctx context.Context, b *batch, full bool) command {
 	return command{redis.NewCmd(ctx, b.arguments(full, s.now())...)}
 }
 
-// finish reads a batch's reply, after it has been sent in full to a server that
-// lacks the script, or to the server that its slot moved to. Neither charges
-// twice: the first one was not run.
+// finish reads a batch's reply, after what stood in its way was met.
 func (s *server) finish(ctx context.Context, b *batch, cmd command) {
-	err := cmd.Err()
-	client := s.client
-	if isRedirect(err) && s.moved != nil {
-		client = s.moved
-		cmd = s.command(ctx, b, false)
-		err = client.Process(ctx, cmd)
-	}
-	if isNoScript(err) {
-		s.greeting.again()
-		cmd = s.command(ctx, b, true)
-		err = client.Process(ctx, cmd)
-	}
-	s.noticed(ctx, err)
+	cmd, err := s.retry(ctx, cmd, func(full bool) []any { return b.arguments(full, s.now()) })
 	reply, textErr := cmd.Text()
 	switch {
 	case err != nil:
@@ -168,12 +157,43 @@ func (s *server) finish(ctx context.Context, b *batch, cmd command) {
 	}
 }
 
-// noticed has the server met when it first answers, and has the router look
-// where keys are now if an error may mean that they have a new master: the
-// server's own client would not, and the router by itself does every ten
-// seconds.
+// call runs a command whose arguments are made for a script's hash or its full
+// text.
+func (s *server) call(ctx context.Context, arguments func(full bool) []any) (cmd command, err error) {
+	defer recovered(&err)
+	cmd = command{redis.NewCmd(ctx, arguments(false)...)}
+	_ = s.client.Process(ctx, cmd)
+	return s.retry(ctx, cmd, arguments)
+}
+
+// retry sends a command again to the server that its slot moved to, and in full to
+// one that lacks the script. Neither runs it twice: the first one did not.
+func (s *server) retry(ctx context.Context, cmd command, arguments func(full bool) []any) (command, error) {
+	err := cmd.Err()
+	client := s.client
+	if isRedirect(err) {
+		if s.moved == nil {
+			return cmd, bug(fmt.Errorf("a node of a cluster wants a cluster's client: %w", err))
+		}
+		client = s.moved
+		cmd = command{redis.NewCmd(ctx, arguments(false)...)}
+		err = client.Process(ctx, cmd)
+	}
+	if isNoScript(err) {
+		s.greeting.again()
+		cmd = command{redis.NewCmd(ctx, arguments(true)...)}
+		err = client.Process(ctx, cmd)
+	}
+	s.noticed(ctx, err)
+	return cmd, err
+}
+
+// noticed has the server met when it first answers, were it to say that it may not
+// be asked, and has the router look where keys are now if an error may mean that
+// they have a new master: the server's own client would not, and the router by
+// itself does every ten seconds.
 func (s *server) noticed(ctx context.Context, err error) {
-	if err == nil {
+	if _, answered := answerOf(err); err == nil || answered {
 		s.greeting.answered(s)
 	}
 	if s.moved != nil && isLost(err) {

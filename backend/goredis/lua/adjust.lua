@@ -6,7 +6,8 @@
 --          entry, 1 if the charge has a receipt
 -- ARGV[3]  now, as in take.lua
 --
--- Returns how many keys hold something else and were left alone.
+-- Returns a byte for each change: 1, or 0 where the key holds something else and
+-- was left alone.
 
 local now, given = clock(ARGV[3])
 local L, C = numbers(ARGV[1]), numbers(ARGV[2])
@@ -76,17 +77,17 @@ local function change_log(key, b, cost, units, at, entry, receipt)
 end
 
 -- Check every key before the first is written.
-local right, others = {}, 0
+local right, out = {}, {}
 for i = 1, #KEYS do
   local holds = redis.call('TYPE', KEYS[i]).ok
   right[i] = holds == 'none' or holds == (L[8 * i - 7] == LOG and 'list' or 'string')
-  if not right[i] then others = others + 1 end
 end
 for i = 1, #KEYS do
   local b, c = 8 * (i - 1), 5 * (i - 1)
   if right[i] and L[b + 2] > 0 then
     local apply = L[b + 1] == LOG and change_log or change
-    if not apply(KEYS[i], b, C[c + 1], C[c + 2], C[c + 3], C[c + 4], C[c + 5] == 1) then others = others + 1 end
+    right[i] = apply(KEYS[i], b, C[c + 1], C[c + 2], C[c + 3], C[c + 4], C[c + 5] == 1)
   end
+  out[i] = right[i] and '1' or '0'
 end
-return others
+return table.concat(out)

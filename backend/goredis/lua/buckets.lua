@@ -53,9 +53,10 @@ while pos <= size do
     if more > 1 and status == 4 then status = 0 end
     local s = held[k]
     level, extra, expiry = 0, 0, 0
-    if s and #s == 25 then
-      local shift, time
-      shift, level, time, expiry = unpack_('<Bddd', s)
+    local shift, time = 0, 0
+    if s and #s == 25 then shift, level, time, expiry = unpack_('<Bddd', s) end
+    -- A string that only has the right length is none of ours.
+    if (shift == 20 or shift == 10) and level >= 0 and level <= MOST and time >= 0 and time <= MOST then
       if shift == 20 and unit < 2000 then
         level = (level + 1023) / 1024
         level = level - level % 1
@@ -73,7 +74,7 @@ while pos <= size do
         if level <= 0 then level, extra = 0, 0 end
       end
     elseif s then
-      status = 8
+      status, level, expiry = 8, 0, 0
     end
     local over = level + (units - most) * unit -- in this order below 2^53
     local after = level

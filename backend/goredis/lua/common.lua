@@ -141,7 +141,11 @@ local function load_(s, kind, now)
   elseif kind == SLIDING and #s == 41 then
     first, a, before, length, time, expiry = unpack_('<Bddddd', s)
   end
-  if not a or first and first ~= kind then return nil end
+  -- A string that only has the right length is none of ours.
+  if not a or first and first ~= kind or kind == LEVEL and length ~= 20 and length ~= 10 then return nil end
+  if not (a >= 0 and a <= MOST and before >= 0 and before <= MOST and time >= 0 and time <= MOST and length >= 1 and length <= MOST) then
+    return nil
+  end
   if time > now then time = now end
   return a, before, length, time, expiry
 end
@@ -160,5 +164,14 @@ local function clock(given)
   return t[1] * 1000000 + t[2], false
 end
 
--- numbers returns the doubles of a packed list.
-local function numbers(s) return {unpack_('<' .. rep('d', #s / 8), s)} end
+-- numbers returns the doubles of a packed list, in slices that Lua's stack holds.
+local function numbers(s)
+  if #s <= 8000 then return {unpack_('<' .. rep('d', #s / 8), s)} end
+  local all, n = {}, 0
+  for pos = 1, #s, 8000 do
+    local slice = {unpack_('<' .. rep('d', min(1000, (#s - pos + 1) / 8)), s, pos)}
+    for i = 1, #slice - 1 do all[n + i] = slice[i] end -- but for where it ends
+    n = n + #slice - 1
+  end
+  return all
+end
