@@ -34,7 +34,7 @@ type config struct {
 func defaults() config {
 	return config{
 		budget: 10 * time.Millisecond, slow: 10 * time.Millisecond,
-		share: 0.5, least: 20, window: 10 * time.Second,
+		share: 0.5, least: 20, window: 2 * time.Second,
 		open: time.Second, probes: 3, ledger: 10_000,
 	}
 }
@@ -54,7 +54,7 @@ func WithBudget(d time.Duration) Option {
 
 // WithTrip sets when a breaker opens: when at least failures of the calls of the
 // last window, and the share of them, 0 to 1, failed. The default is 20 and 0.5 in
-// 10s.
+// 2s.
 func WithTrip(failures int, share float64, window time.Duration) Option {
 	return optionFunc(func(c *config) error {
 		if failures < 1 || share <= 0 || share > 1 || window < 100*time.Millisecond {

@@ -51,7 +51,11 @@ func runOutage(ctx context.Context, out io.Writer, redis *redistest.Server, addr
 	})
 	defer clients.Wait()
 	defer stop()
+	return watch(ctx, out, redis, &charges, &refunds)
+}
 
+// watch prints what clients see in the seconds before, in and after an outage.
+func watch(ctx context.Context, out io.Writer, redis *redistest.Server, charges, refunds *tally) error {
 	fmt.Fprint(out, "\nRedis is killed and started again. One user charges, many others want a refund, each kind 20 times a second:\n\n")
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SECOND\tREDIS\tCHARGES: OK\tREFUSED\tUNAVAILABLE\tSLOWEST\tREFUNDS: OK\tUNAVAILABLE\tSLOWEST")
