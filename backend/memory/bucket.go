@@ -40,11 +40,16 @@ func (s *shard) bucketFits(a ask, now int64) bool {
 func (s *shard) settleBucket(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 	b := s.bucketOf(a, now)
 	shift := a.limit.Shift()
-	burst, most := uint64(a.limit.Most())<<shift, uint64(a.most())<<shift
+	count := a.limit.Most()
+	burst := uint64(count) << shift
+	most := burst
+	if a.sum > count { // of a share
+		most = uint64(a.most()) << shift
+	}
 	*v = ratelimit.Verdict{Allowed: true}
 	switch want := uint64(a.sum) << shift; {
 	case a.sum == 0:
-	case a.sum > a.most():
+	case a.sum > count && a.sum > a.most():
 		refuseForEver(v)
 	case b.level+want > most:
 		refuse(v, wait(less(drainTime(a.limit, b.stored+want-most), b.since)))
