@@ -48,12 +48,28 @@ func TestLostReplyIsChargedOnce(t *testing.T) {
 	if err := b.Take(t.Context(), charge(l, "alice", 1), verdicts); err != nil {
 		t.Fatal(err)
 	}
-	redistest.Eventually(t, 5*time.Second, "warm connections", func() bool { return proxy.Stats().Live >= 3 })
 	receipt := verdicts[0].Receipt
-	proxy.CutReplies(0)
+	// Connections that have shaken hands, each good for one more try.
+	warm := func() {
+		proxy.Pass()
+		var conns []*redis.Conn
+		for range 4 {
+			conn := client.Conn()
+			conns = append(conns, conn)
+			if err := conn.Ping(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		proxy.CutReplies(0)
+	}
+	warm()
 	if err := b.Take(t.Context(), charge(l, "alice", 10), verdicts); !errors.Is(err, ratelimit.ErrUnavailable) {
 		t.Errorf("a call whose reply is lost ends with %v", err)
 	}
+	warm()
 	err = b.Adjust(t.Context(), []ratelimit.Delta{{Limit: l, Key: []byte("alice"), Cost: 1, Units: 20, Receipt: receipt}})
 	if !errors.Is(err, ratelimit.ErrUnavailable) {
 		t.Errorf("an adjustment whose reply is lost ends with %v", err)
@@ -103,18 +119,21 @@ func TestExpiryInBatches(t *testing.T) {
 			}
 			return l
 		}
-		slow, fast := of(100, time.Hour), of(100, time.Minute)
+		// So fast that a charge moves the end by less than the second up to which an
+		// expiry is kept.
+		slow, fast := of(100_000, time.Hour), of(100_000, time.Minute)
 		at := func(l *ratelimit.Limit, key string) ratelimit.Charge {
 			return ratelimit.Charge{Limit: l, Key: []byte(key), Cost: 1}
 		}
 		check := func(when string, l *ratelimit.Limit, key string) {
 			t.Helper()
+			name := string(appendKey(nil, b.namespace, l, []byte(key)))
+			ttl := server.Client().PTTL(t.Context(), name).Val()
+			// Asked afterwards, when less is left.
 			verdicts := make([]ratelimit.Verdict, 1)
 			if err := b.Take(t.Context(), charge(l, key, 0), verdicts); err != nil {
 				t.Fatal(err)
 			}
-			name := string(appendKey(nil, b.namespace, l, []byte(key)))
-			ttl := server.Client().PTTL(t.Context(), name).Val()
 			if reset := verdicts[0].ResetAfter; ttl < reset-2*time.Millisecond || ttl > reset+2*time.Second {
 				t.Errorf("%v, %s: expires in %v, is empty in %v", a, when, ttl, reset)
 			}
@@ -123,6 +142,10 @@ func TestExpiryInBatches(t *testing.T) {
 		check("new and charged twice", slow, "new")
 		decideTogether(t, b, at(slow, "new"), at(slow, "other"), at(slow, "third"))
 		check("charged again", slow, "new")
+		much := at(slow, "new")
+		much.Cost = 10_000
+		decideTogether(t, b, much, at(slow, "other"), at(slow, "third"))
+		check("charged much", slow, "new")
 		decideTogether(t, b, at(fast, "new"), at(fast, "other"), at(fast, "third"))
 		check("under a shorter window", fast, "new")
 		decideTogether(t, b, at(slow, "new"), at(slow, "other"), at(slow, "third"))
