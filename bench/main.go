@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/protolimit/ratelimit/bench/faults"
 	"github.com/protolimit/ratelimit/bench/harness"
 	"github.com/protolimit/ratelimit/bench/inprocess"
 	"github.com/protolimit/ratelimit/bench/overredis"
@@ -24,7 +25,7 @@ import (
 
 // experiments are all that can be measured, section by section.
 func experiments() []*harness.Experiment {
-	return slices.Concat(inprocess.Experiments(), overredis.Experiments())
+	return slices.Concat(inprocess.Experiments(), overredis.Experiments(), faults.Experiments())
 }
 
 func main() {
@@ -53,11 +54,11 @@ func run(args []string, out, log io.Writer) error {
 		Rounds: *rounds, Keys: 1_000_000, Rest: 3 * time.Second,
 		Hot:  harness.Slice{Warm: time.Millisecond, Parts: 4},
 		Cold: harness.Slice{Warm: 30 * time.Millisecond, Parts: 40},
-		Busy: 150 * time.Millisecond,
+		Busy: 150 * time.Millisecond, Phase: 1500 * time.Millisecond,
 	}
 	if *quick {
 		short := harness.Slice{Warm: 100 * time.Microsecond, Parts: 1}
-		o = harness.Options{Rounds: 1, Keys: 5000, Rest: 50 * time.Millisecond, Hot: short, Cold: short, Busy: 5 * time.Millisecond}
+		o = harness.Options{Rounds: 1, Keys: 5000, Rest: 50 * time.Millisecond, Hot: short, Cold: short, Busy: 5 * time.Millisecond, Phase: 30 * time.Millisecond}
 	}
 	if o.Rounds < 1 {
 		return fmt.Errorf("-rounds is %d, want 1 or more", o.Rounds)
@@ -92,7 +93,7 @@ func measure(pattern *regexp.Regexp, o harness.Options, log io.Writer) ([]*secti
 		if !pattern.MatchString(e.ID()) {
 			continue
 		}
-		fmt.Fprintf(log, "%-20s", e.ID())
+		fmt.Fprintf(log, "%-30s", e.ID())
 		result, err := harness.Run(e, o)
 		if err != nil {
 			fmt.Fprintln(log)
@@ -140,7 +141,7 @@ func (s *section) provenance(machine string, o harness.Options) string {
 	switch s.name {
 	case overredis.Section:
 		with = overredis.Version() + ", " + harness.Versions(rivals.RedisModules()...)
-	case overredis.BreakerSection:
+	case overredis.BreakerSection, faults.Section:
 		with = overredis.Version() + ", " + harness.Versions("github.com/redis/go-redis/v9", "github.com/sony/gobreaker/v2")
 	}
 	return fmt.Sprintf("`go run . -rounds %d` on %s\nWith %s.", o.Rounds, machine, with)

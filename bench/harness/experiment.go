@@ -25,6 +25,9 @@ type Options struct {
 	Hot, Cold Slice
 	// Busy is the slice of callers of a server.
 	Busy time.Duration
+	// Phase is each of three times: callers of a server that is well, that fails,
+	// and that is well again.
+	Phase time.Duration
 }
 
 // An Experiment compares contenders.
@@ -37,6 +40,9 @@ type Experiment struct {
 	// Slices is how many samples of each contender, taken in turn, make a
 	// round's figure, which is their median. 0 stands for 1.
 	Slices int
+	// Most is how many rounds the experiment takes at most; 0 stands for as many as
+	// are asked for.
+	Most int
 	// Rows are what the report tells of the experiment.
 	Rows []Row
 	// Open makes the contenders, and what frees them.

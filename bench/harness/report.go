@@ -3,7 +3,6 @@ package harness
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -98,33 +97,6 @@ func (row *Row) budget(unit string) string {
 		return text + bound + "× " + row.Against
 	}
 	return strings.TrimSpace(text + bound + " " + unit)
-}
-
-// medians renders each metric of each experiment, a column for each contender.
-func medians(results []*Result) [][]string {
-	header := []string{""}
-	for _, r := range results {
-		for _, name := range r.Contenders {
-			if !slices.Contains(header, name) {
-				header = append(header, name)
-			}
-		}
-	}
-	rows := [][]string{header}
-	for _, r := range results {
-		for _, m := range r.Experiment.Metrics {
-			label := r.Experiment.Name + ": " + m.Name
-			if m.Unit != "" {
-				label += ", " + m.Unit
-			}
-			row := []string{label}
-			for _, name := range header[1:] {
-				row = append(row, number(Median(r.rounds(name, m.Name))))
-			}
-			rows = append(rows, row)
-		}
-	}
-	return rows
 }
 
 // withUnit renders a value.

@@ -80,6 +80,46 @@ func TestRunTakesTurns(t *testing.T) {
 	}
 }
 
+func TestRunTakesAtMost(t *testing.T) {
+	samples := 0
+	c := Contender{Name: "c", Sample: func() ([]float64, error) {
+		samples++
+		return []float64{1}, nil
+	}}
+	e := &Experiment{Metrics: []Metric{{Name: "m"}}, Most: 2, Open: fixed(c)}
+	for _, rounds := range []int{1, 5} {
+		samples = 0
+		if _, err := Run(e, Options{Rounds: rounds}); err != nil {
+			t.Fatal(err)
+		}
+		if want := min(rounds, 2); samples != want {
+			t.Errorf("%d rounds of at most 2 took %d samples, want %d", rounds, samples, want)
+		}
+	}
+}
+
+// Experiments of the same with one contender have a column for each metric.
+func TestMediansByMetric(t *testing.T) {
+	metrics := []Metric{{"weight", "g"}, {"worms", ""}}
+	var results []*Result
+	for i, name := range []string{"apples", "pears"} {
+		r, err := Run(&Experiment{Name: name, Metrics: metrics, Open: fixed(counting("ours", float64(10*(i+1))))}, Options{Rounds: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, r)
+	}
+	const want = `
+|        | weight, g | worms |
+| ------ | --------- | ----- |
+| apples | 10.0      |       |
+| pears  | 20.0      |       |
+`
+	if got := table(medians(results)); squeeze(got) != squeeze(want) {
+		t.Errorf("medians:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 func TestRunFails(t *testing.T) {
 	broken := errors.New("broken")
 	fails := Contender{Name: "c", Sample: func() ([]float64, error) { return nil, broken }}

@@ -31,8 +31,11 @@ func Run(e *Experiment, o Options) (*Result, error) {
 		r.values[c.Name] = make([][]float64, len(e.Metrics))
 	}
 	runtime.GC() // what Open left is nobody's cost
-	turn := 0
-	for range o.Rounds {
+	rounds, turn := o.Rounds, 0
+	if e.Most > 0 {
+		rounds = min(rounds, e.Most)
+	}
+	for range rounds {
 		round := make([][][]float64, len(contenders)) // contender, metric, slice
 		for range max(e.Slices, 1) {
 			for i := range contenders {

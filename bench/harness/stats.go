@@ -11,6 +11,9 @@ func Median(values []float64) float64 { return quantile(values, 0.5) }
 // Min returns the least of values, ignoring NaN; NaN if there is none.
 func Min(values []float64) float64 { return quantile(values, 0) }
 
+// Max returns the largest of values, ignoring NaN; NaN if there is none.
+func Max(values []float64) float64 { return quantile(values, 1) }
+
 // quantile returns the value below which a share q of values lies, between two
 // of them by their distance.
 func quantile(values []float64, q float64) float64 {
