@@ -38,6 +38,8 @@ func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 			errs = append(errs, answered)
 		case <-ctx.Done():
 			return fmt.Errorf("goredis: %w", context.Cause(ctx))
+		case <-b.behind.ctx.Done():
+			return outage(errClosed)
 		case <-timer.C:
 			return outage(errLate)
 		}
@@ -106,7 +108,8 @@ func (c *changes) arguments(full bool, now []byte) []any {
 }
 
 // change applies what waits, that of each slot by as few calls of the script as
-// hold it.
+// hold it. Once the server does not answer, the rest is not sent: nobody waits for
+// it so long.
 func (s *server) change(waiting []*changes) {
 	for len(waiting) > 0 {
 		together := &changes{slot: waiting[0].slot}
@@ -129,6 +132,12 @@ func (s *server) change(waiting []*changes) {
 			}
 			c.done <- c.read(reply[:len(c.keys)])
 			reply = reply[len(c.keys):]
+		}
+		if _, answered := answerOf(err); err != nil && !answered {
+			for _, c := range rest {
+				c.done <- err
+			}
+			return
 		}
 		waiting = rest
 	}

@@ -67,9 +67,9 @@ func newBackend(client redis.UniversalClient, c *config) (*Backend, error) {
 	}
 	switch client := client.(type) {
 	case *redis.Client:
-		b.topology = &single{server: newServer(client, nil, c), logger: c.logger}
+		b.topology = &single{server: b.behind.newServer(client, nil, c), logger: c.logger}
 	case *redis.ClusterClient:
-		b.topology = &cluster{client: client, config: c, servers: map[*redis.Client]*server{}}
+		b.topology = clusterOf(client, c, b.behind)
 	}
 	return b, nil
 }
@@ -116,8 +116,10 @@ func (b *Backend) ask(ctx context.Context, charges []ratelimit.Charge, verdicts 
 // Budget implements [ratelimit.Bounded]: it is that of [WithBudget].
 func (b *Backend) Budget() time.Duration { return b.budget }
 
-// Close implements [ratelimit.Backend]. It waits for charges that are being
-// given back, and closes the client if it is of [Open].
+// Close implements [ratelimit.Backend]. Calls that wait fail, what waits to be
+// given back is, and nothing of the Backend is under way when Close returns: a
+// server that went silent is waited for until the client's timeouts end that. It
+// closes the client if it is of [Open].
 func (b *Backend) Close() error {
 	if b.closed.Swap(true) {
 		return nil

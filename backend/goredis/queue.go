@@ -5,26 +5,27 @@ import "sync"
 // A queue sends together what waits, once what was sent before has been answered.
 // It is a combiner with one flight, of what nobody takes back.
 type queue[T any] struct {
-	send func([]T) // answers every one
-	room int       // waiting at most
+	send  func([]T)         // answers every one
+	room  int               // waiting at most
+	start func(func()) bool // runs a flight, or returns false: nothing is sent any more
 
 	mu      sync.Mutex
 	waiting []T
 	flying  bool
 }
 
-// submit hands one over, or returns ErrQueueFull.
+// submit hands one over, or returns ErrQueueFull or errClosed.
 func (q *queue[T]) submit(one T) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) >= q.room {
 		return ErrQueueFull
 	}
-	q.waiting = append(q.waiting, one)
-	if !q.flying {
-		q.flying = true
-		go q.fly()
+	if !q.flying && !q.start(q.fly) {
+		return errClosed
 	}
+	q.flying = true
+	q.waiting = append(q.waiting, one)
 	return nil
 }
 

@@ -201,6 +201,16 @@ func (r *refusals) forgetCharges(charges []ratelimit.Charge) {
 	}
 }
 
+// forgetLimits forgets what is remembered of the buckets of a key.
+func (r *refusals) forgetLimits(limits []*ratelimit.Limit, key []byte) {
+	if r == nil {
+		return
+	}
+	for _, l := range limits {
+		r.forget(l, key)
+	}
+}
+
 // forget forgets what is remembered of a bucket.
 func (r *refusals) forget(l *ratelimit.Limit, key []byte) {
 	r.generations[byte(r.bucket(l, key))].Add(1)

@@ -3,6 +3,8 @@ package goredis
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -10,6 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 )
+
+// sweepEvery is how often a cluster's servers are compared with those that the
+// client still has, which drops a node a minute after it has seen it last.
+const sweepEvery = time.Minute
 
 // A topology says which server has a key.
 type topology interface {
@@ -55,12 +61,22 @@ func (s *single) keyOf(_ context.Context, _ *redis.Client, head, tail string) (s
 type cluster struct {
 	client *redis.ClusterClient
 	config *config
-	known  atomic.Bool // the client has the slots of the cluster
+	behind *behind
+	every  time.Duration // between two sweeps
+	known  atomic.Bool   // the client has the slots of the cluster
 
 	mu      sync.Mutex
 	attempt *attempt // under way to learn them
 	servers map[*redis.Client]*server
+	swept   time.Time                     // when a sweep last began
 	at      [slots]atomic.Pointer[server] // who had a slot last
+}
+
+func clusterOf(client *redis.ClusterClient, config *config, b *behind) *cluster {
+	return &cluster{
+		client: client, config: config, behind: b, every: sweepEvery,
+		servers: map[*redis.Client]*server{}, swept: time.Now(),
+	}
 }
 
 func (c *cluster) route(ctx context.Context, key string) (*server, int, error) {
@@ -73,14 +89,66 @@ func (c *cluster) route(ctx context.Context, key string) (*server, int, error) {
 	defer c.mu.Unlock()
 	s := c.servers[master]
 	if s == nil {
-		s = newServer(master, c.client, c.config)
+		s = c.behind.newServer(master, c.client, c.config)
 		s.name = master.Options().Addr
 		c.servers[master] = s
 	}
 	if c.at[slot].Load() != s {
 		c.at[slot].Store(s)
 	}
+	if len(c.servers) > 1 && time.Since(c.swept) >= c.every {
+		c.swept = time.Now()
+		c.behind.start(c.sweep)
+	}
 	return s, slot, nil
+}
+
+// sweep drops the servers that are no masters any more. What waits in them is
+// still answered: a batch that is under way takes it along. Their connections
+// are the cluster's client's, which closes them; should it keep one as a replica
+// that is promoted again, its server is made anew.
+func (c *cluster) sweep() {
+	var err error // what a hook of the client panics with, decisions tell
+	defer recovered(&err)
+	c.mu.Lock()
+	before := slices.Collect(maps.Keys(c.servers)) // what comes later is newer than the answer
+	c.mu.Unlock()
+	masters, err := c.masters()
+	if err != nil {
+		return // those that are known go on; the next sweep asks again
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gone := map[*server]bool{}
+	for _, client := range before {
+		if !slices.Contains(masters, client) {
+			gone[c.servers[client]] = true
+			delete(c.servers, client)
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	for i := range c.at {
+		if gone[c.at[i].Load()] {
+			c.at[i].Store(nil)
+		}
+	}
+}
+
+// masters asks the cluster for its masters.
+func (c *cluster) masters() ([]*redis.Client, error) {
+	ctx, cancel := context.WithTimeout(c.behind.ctx, c.config.patience)
+	defer cancel()
+	var mu sync.Mutex
+	var masters []*redis.Client
+	err := c.client.ForEachMaster(ctx, func(_ context.Context, client *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		masters = append(masters, client)
+		return nil
+	})
+	return masters, err
 }
 
 // master returns the client of the master that has a key.
@@ -93,6 +161,8 @@ func (c *cluster) master(ctx context.Context, key string) (*redis.Client, error)
 		case <-a.done:
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		case <-c.behind.ctx.Done():
+			return nil, errClosed
 		case <-timer.C:
 			return nil, errLate
 		}
@@ -118,22 +188,27 @@ func (c *cluster) learn() *attempt {
 		return c.attempt
 	}
 	a := &attempt{done: make(chan struct{})}
-	c.attempt = a
-	go func() {
+	started := c.behind.start(func() {
 		a.err = c.load()
 		c.mu.Lock()
 		c.attempt = nil
 		c.mu.Unlock()
 		c.known.Store(a.err == nil)
 		close(a.done)
-	}()
+	})
+	if !started {
+		a.err = errClosed
+		close(a.done)
+		return a
+	}
+	c.attempt = a
 	return a
 }
 
 // load has the client load the slots of the cluster.
 func (c *cluster) load() (err error) {
 	defer recovered(&err)
-	ctx, cancel := context.WithTimeout(context.Background(), c.config.patience)
+	ctx, cancel := context.WithTimeout(c.behind.ctx, c.config.patience)
 	defer cancel()
 	_, err = c.client.MasterForKey(ctx, "any")
 	return err
