@@ -8,8 +8,9 @@ import (
 	"github.com/protolimit/ratelimit"
 )
 
-// maxTag is the longest key, in bytes, that stands in a key of Redis as it is;
-// a longer one is hashed.
+// maxTag is the longest key, in bytes, that no limiter made and that can still be
+// read in a key of Redis; a longer one is hashed. Of the keys that a limiter makes
+// each part is short: it hashes long values itself.
 const maxTag = 512
 
 // algorithmLetters end the keys of each algorithm's buckets.
