@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -170,4 +171,57 @@ func letters(r rune) rune {
 		return -1
 	}
 	return r
+}
+
+// A server that is silent holds up the reset on no other, and an error names it.
+func TestResetNamesTheServersThatFail(t *testing.T) {
+	nodes := redistest.StartCluster(t, redistest.Replicas(0), redistest.Config("cluster-node-timeout 60000"))
+	client, err := NewClient(nodes.URL() + "&read_timeout=60s&write_timeout=60s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := New(client, WithBudget(50*time.Second), WithLogger((&logbook{}).logger()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(b.Close(), client.Close()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	// A rule without key parts has its slot by its name.
+	var limits []*ratelimit.Limit
+	homes := map[string]int{}
+	for i := 0; len(homes) < 3; i++ {
+		l := limit(t, fmt.Sprint("b", i), 10, time.Hour)
+		if home := nodes.MasterOf(nodes.Slot(keyOf(l, nil))).Addr; homes[home] == 0 {
+			limits = append(limits, l)
+			homes[home]++
+			took(t, b, l, nil)
+		}
+	}
+	silent := nodes.Nodes[:2]
+	for _, s := range silent {
+		s.Pause()
+	}
+	start := time.Now()
+	n, err := b.Reset(t.Context(), nil, limits...)
+	if took := time.Since(start); n != 1 || took < resetTime || took >= 2*resetTime {
+		t.Errorf("Reset returns %d after %v, want 1, the one of the server that answers, after %v", n, took, resetTime)
+	}
+	if !errors.Is(err, ratelimit.ErrUnavailable) || errors.Is(err, ratelimit.ErrBackendBug) {
+		t.Errorf("Reset returns %v, want an outage", err)
+	}
+	for _, s := range silent {
+		if !strings.Contains(err.Error(), s.Addr) {
+			t.Errorf("Reset returns %v, which does not name %s", err, s.Addr)
+		}
+		s.Resume()
+	}
+	if strings.Contains(err.Error(), nodes.Nodes[2].Addr) {
+		t.Errorf("Reset returns %v, which names %s, which answered", err, nodes.Nodes[2].Addr)
+	}
+	if _, ok := errors.AsType[*ratelimit.ShardError](err); !ok {
+		t.Errorf("Reset returns %v, want a ShardError", err)
+	}
 }
