@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/internal/arith"
 )
 
 // A bucket is the state of TOKEN_BUCKET and LEAKY_BUCKET as it is at now.
@@ -27,7 +28,7 @@ func (s *shard) bucketOf(a ask, now int64) bucket {
 		return bucket{pos, stored, stored, 0}
 	}
 	since := uint64(now - at)
-	return bucket{pos, stored, less(stored, drained(a.limit, since)), since}
+	return bucket{pos, stored, arith.Less(stored, drained(a.limit, since)), since}
 }
 
 // bucketFits tells whether a has room.
@@ -52,33 +53,33 @@ func (s *shard) settleBucket(a ask, now int64, charge bool, v *ratelimit.Verdict
 	case a.sum > count && a.sum > a.most():
 		refuseForEver(v)
 	case b.level+want > most:
-		refuse(v, wait(less(drainTime(a.limit, b.stored+want-most), b.since)))
+		refuse(v, wait(arith.Less(drainTime(a.limit, b.stored+want-most), b.since)))
 	case charge:
 		b.level += want
 		empty := drainTime(a.limit, b.level)
 		s.storeBucket(a, b.pos, b.level, now, empty)
 		v.Receipt.At = now
-		v.Remaining = int64(less(burst, b.level) >> shift)
+		v.Remaining = int64(arith.Less(burst, b.level) >> shift)
 		v.ResetAfter = wait(empty)
 		return
 	}
-	v.Remaining = int64(less(burst, b.level) >> shift)
+	v.Remaining = int64(arith.Less(burst, b.level) >> shift)
 	if b.level > 0 {
-		v.ResetAfter = wait(less(drainTime(a.limit, b.stored), b.since))
+		v.ResetAfter = wait(arith.Less(drainTime(a.limit, b.stored), b.since))
 	}
 }
 
 // drained returns how many steps drain in some µs, rounded down.
 func drained(l *ratelimit.Limit, us uint64) uint64 {
 	num, den := l.Drain()
-	return mulDiv(us, num, den)
+	return arith.MulDiv(us, num, den)
 }
 
 // drainTime returns how many µs it takes until some steps have drained, rounded
 // up.
 func drainTime(l *ratelimit.Limit, steps uint64) uint64 {
 	num, den := l.Drain()
-	return mulDivUp(steps, den, num)
+	return arith.MulDivUp(steps, den, num)
 }
 
 // storeBucket stores a level that is 0 some µs after now. pos is of the slot, or
@@ -105,12 +106,12 @@ func (s *shard) adjustBucket(d *ratelimit.Delta, tag uint64, now int64) {
 	shift := d.Limit.Shift()
 	level := b.level
 	if d.Units > 0 {
-		level = plus(level, shiftLeft(uint64(d.Units), shift))
+		level = plus(level, arith.ShiftLeft(uint64(d.Units), shift))
 	} else {
 		num, den := d.Limit.Drain()
-		gone := mulDivUp(uint64(max(0, now-d.Receipt.At)), num, den)
-		still := less(shiftLeft(uint64(d.Cost), shift), gone)
-		back := min(shiftLeft(uint64(-d.Units), shift), still, level)
+		gone := arith.MulDivUp(uint64(max(0, now-d.Receipt.At)), num, den)
+		still := arith.Less(arith.ShiftLeft(uint64(d.Cost), shift), gone)
+		back := min(arith.ShiftLeft(uint64(-d.Units), shift), still, level)
 		if back == 0 {
 			return
 		}

@@ -6,6 +6,14 @@ import (
 	"pgregory.net/rapid"
 )
 
+// anySize draws numbers of all lengths alike.
+func anySize(most uint) *rapid.Generator[uint64] {
+	return rapid.Custom(func(t *rapid.T) uint64 {
+		length := rapid.UintRange(0, most).Draw(t, "bits")
+		return rapid.Uint64().Draw(t, "number") & (1<<length - 1)
+	})
+}
+
 // What is packed comes out again, and is idle when it is empty: not before, and
 // not much later.
 func TestPackBucket(t *testing.T) {

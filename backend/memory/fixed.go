@@ -1,6 +1,9 @@
 package memory
 
-import "github.com/protolimit/ratelimit"
+import (
+	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/internal/arith"
+)
 
 // start returns when the window that holds w.at starts.
 func (w *window) start() int64 { return w.at - w.at%w.length }
@@ -78,7 +81,7 @@ func (s *shard) settleFixed(a ask, now int64, charge bool, v *ratelimit.Verdict)
 		s.storeWindow(a.tag, &w, 0)
 		v.Receipt = w.receipt()
 	}
-	v.Remaining = int64(less(uint64(a.limit.Most()), w.current))
+	v.Remaining = int64(arith.Less(uint64(a.limit.Most()), w.current))
 	if w.current > 0 {
 		v.ResetAfter = left
 	}

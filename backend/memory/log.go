@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/internal/arith"
 )
 
 // logOf reads the log of tag, and tells what of it counts at now: the entries
@@ -63,7 +64,7 @@ func (s *shard) settleLog(a ask, now int64, charge bool, v *ratelimit.Verdict) {
 		v.Receipt = ratelimit.Receipt{At: now, Entry: s.appendLog(a.limit, a.tag, sum, now)}
 		v.ResetAfter = wait(uint64(length))
 	}
-	v.Remaining = int64(less(uint64(a.limit.Most()), used))
+	v.Remaining = int64(arith.Less(uint64(a.limit.Most()), used))
 	if used > 0 && v.ResetAfter == 0 {
 		v.ResetAfter = s.goneAfter(stored.tail, length, now)
 	}

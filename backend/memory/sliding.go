@@ -1,10 +1,13 @@
 package memory
 
-import "github.com/protolimit/ratelimit"
+import (
+	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/internal/arith"
+)
 
 // used returns what of w counts at w.at.
 func (w *window) used() uint64 {
-	return w.current + mulDivUp(w.previous, w.left(), uint64(w.length))
+	return w.current + arith.MulDivUp(w.previous, w.left(), uint64(w.length))
 }
 
 // slidingOf returns the counts of a SLIDING_WINDOW at now, and the length that
@@ -51,7 +54,7 @@ func (s *shard) settleSliding(a ask, now int64, charge bool, v *ratelimit.Verdic
 		s.storeWindow(a.tag, &w, 1)
 		v.Receipt = w.receipt()
 	}
-	v.Remaining = int64(less(uint64(a.limit.Most()), used))
+	v.Remaining = int64(arith.Less(uint64(a.limit.Most()), used))
 	switch {
 	case w.current > 0:
 		v.ResetAfter = wait(w.left() + uint64(w.length))
@@ -66,10 +69,10 @@ func (w *window) passesAfter(room uint64) uint64 {
 	length := uint64(w.length)
 	if room >= w.current {
 		// What counts of the previous window is in the way.
-		return w.left() - mulDiv(room-w.current, length, w.previous)
+		return w.left() - arith.MulDiv(room-w.current, length, w.previous)
 	}
 	// This window has to become the previous one, and to slide out.
-	return w.left() + length - mulDiv(room, length, w.current)
+	return w.left() + length - arith.MulDiv(room, length, w.current)
 }
 
 // adjustSliding applies d.
