@@ -191,56 +191,62 @@ func appendDouble(dst []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(float64(n)))
 }
 
-// What a script says of a charge: the reason in two bits, and what became of the
-// call.
-const (
-	reasonBits    = 3
-	callCharged   = 4
-	callForeign   = 8
-	callUndecided = 16
-
-	answerSize = 1 + 4*8
-)
-
 var errReply = errors.New("reply of the script is not what it returns")
 
 // read gives the reply of the script to the requests of the batch.
 func (b *batch) read(reply string) {
-	want := 8
-	for _, r := range b.requests {
-		want += len(r.buckets) * answerSize
+	read := (*request).readVerdicts
+	if b.script == bucketsScript {
+		read = (*request).readStates
 	}
-	if len(reply) != want {
+	rest, ok := reply, len(reply) >= 8
+	var now int64
+	if ok {
+		now, rest = double(reply), reply[8:]
+	}
+	for _, r := range b.requests {
+		if ok {
+			rest, ok = read(r, rest, now)
+		}
+	}
+	if !ok || rest != "" {
 		b.fail(bug(errReply))
-		return
-	}
-	now := double(reply)
-	reply = reply[8:]
-	for _, r := range b.requests {
-		r.read(reply, now)
-		reply = reply[len(r.buckets)*answerSize:]
 	}
 }
 
-// read reads the answers to the request from the head of reply.
-func (r *request) read(reply string, now int64) {
+// What take.lua says of a charge: the reason in two bits, and what became of the
+// call.
+const (
+	reasonBits  = 3
+	callCharged = 4
+	callForeign = 8
+
+	answerSize = 1 + 4*8
+)
+
+// readVerdicts reads what take.lua says of the request from the head of reply,
+// and returns the rest.
+func (r *request) readVerdicts(reply string, now int64) (rest string, ok bool) {
+	if len(reply) < len(r.buckets)*answerSize {
+		return "", false
+	}
 	r.granted = reply[0]&callCharged != 0
-	if reply[0]&callUndecided != 0 {
-		r.large = true
-		return
-	}
-	if reply[0]&callForeign != 0 {
-		r.err = bug(fmt.Errorf("WRONGTYPE a key of %v holds something else", r.buckets[0].limit))
-		return
-	}
 	for i := range r.buckets {
 		b := &r.buckets[i]
+		if reply[0]&callForeign != 0 && reply[0]&reasonBits != 0 {
+			r.err = errForeign(b.limit)
+		}
 		b.verdict = readVerdict(reply)
 		if r.granted && b.units > 0 {
 			b.verdict.Receipt = ratelimit.Receipt{At: now, Entry: uint64(double(reply[25:]))}
 		}
 		reply = reply[answerSize:]
 	}
+	return reply, true
+}
+
+func errForeign(l *ratelimit.Limit) error {
+	return bug(fmt.Errorf("WRONGTYPE a key of %v holds something else", l))
 }
 
 // readVerdict reads an answer from the head of reply.

@@ -12,8 +12,7 @@ local floor, min, max = math.floor, math.min, math.max
 local pack, unpack_, rep = struct.pack, struct.unpack, string.rep
 local MOST = 9007199254740991 -- 2^53 - 1
 
--- The kinds of limits. A state begins with a byte that is its kind, or for LEVEL
--- the shift of its steps.
+-- The kinds of limits. The state of a window begins with a byte that is its kind.
 local LEVEL, FIXED, SLIDING, LOG = 0, 1, 2, 3
 
 -- A limit is eight numbers, b + 1 to b + 8 of a list:
@@ -101,25 +100,71 @@ local function window_reset(L, b, a, before, now)
   return left
 end
 
+-- expiry_of returns when a key expires of which nothing is used reset µs from now,
+-- in s since 1970: then or later, by at most a second or a sixth of reset; and the
+-- binary logarithm of the seconds that it is a multiple of. There are at most 15 of
+-- these from now on.
+local function expiry_of(now, reset)
+  local _, e = math.frexp(reset / 13000000)
+  e = max(e, 0)
+  return (floor((now + reset) / 1000000 / 2 ^ e) + 1) * 2 ^ e, e
+end
+
+-- pack_level returns the state of a bucket. The short form is two numbers of 48
+-- bits, from the lowest bit on:
+--   the time in µs but for its 4 highest bits
+--   those; of the expiry the multiple in 4 bits, counted from the last one before
+--   the time, and the logarithm in 5; the level in 31, in steps of 2^20; 10 in 4
+-- The long form is the shift in a byte, and level, time and expiry as doubles.
+local function pack_level(shift, level, now, expiry, e)
+  if shift == 20 and level < 2147483648 and now < 4503599627370496 then
+    local low = now % 281474976710656
+    local m = expiry / 2 ^ e - floor(now / 1000000 / 2 ^ e)
+    return pack('<I6I6', low, (now - low) / 281474976710656 + 16 * (m + 16 * e + 512 * (level + 21474836480)))
+  end
+  return pack('<Bddd', shift, level, now, expiry)
+end
+
+-- load_level returns level, shift and time of a bucket, or nil for what is no such
+-- state: a string that only has the right length is none of ours.
+local function load_level(s)
+  if #s == 12 then
+    local low, rest = unpack_('<I6I6', s)
+    local top = rest % 16
+    local level = floor(rest / 8192)
+    if level < 21474836480 or level >= 23622320128 then return nil end
+    return level - 21474836480, 20, low + top * 281474976710656
+  elseif #s == 25 then
+    local shift, level, time = unpack_('<Bdd', s)
+    if shift == 20 or shift == 10 then return level, shift, time end
+  end
+end
+
 -- save writes a state, and sees to it that its key expires when nothing of it is
--- used, reset µs from now, or up to a second later. An expiry that is right
--- already is kept, which is cheaper, unless alone is true: then one that was lost
--- is restored. With a clock that is not this server's, keys stay for two minutes.
+-- used, reset µs from now, or a little later. With a clock that is not this
+-- server's, keys stay for two minutes.
+--
+-- The expiry of a window that is right already is kept, which is cheaper, unless
+-- alone is true: then one that was lost is restored.
 local function save(key, kind, a, before, length, now, expiry, reset, alone, given)
-  local empty = floor((now + reset) / 1000) + 1
-  local keep = expiry >= empty and expiry <= empty + 1000 and not alone and not given
-  if not keep then expiry = empty + 999 end
   local s
   if kind == LEVEL then
-    s = pack('<Bddd', length, a, now, expiry)
-  elseif kind == FIXED then
-    s = pack('<Bdddd', kind, a, length, now, expiry)
+    local e
+    expiry, e = expiry_of(now, reset)
+    s, expiry = pack_level(length, a, now, expiry, e), expiry * 1000
   else
-    s = pack('<Bddddd', kind, a, before, length, now, expiry)
-  end
-  if keep then
-    redis.call('SETRANGE', key, 0, s)
-    return
+    local empty = floor((now + reset) / 1000) + 1
+    local keep = expiry >= empty and expiry <= empty + 1000 and not alone and not given
+    if not keep then expiry = empty + 999 end
+    if kind == FIXED then
+      s = pack('<Bdddd', kind, a, length, now, expiry)
+    else
+      s = pack('<Bddddd', kind, a, before, length, now, expiry)
+    end
+    if keep then
+      redis.call('SETRANGE', key, 0, s)
+      return
+    end
   end
   local ttl = expiry - floor(now / 1000)
   if given then ttl = max(ttl, 120000) end
@@ -127,22 +172,21 @@ local function save(key, kind, a, before, length, now, expiry, reset, alone, giv
 end
 
 -- load returns the state of a kind that a string holds: a, before, length or
--- shift, time, expiry; those of a bucket that was never used for false, and nil
--- for what is no such state. A time later than now is now.
+-- shift, time, and of a window the expiry in ms; those of a bucket that was never
+-- used for false, and nil for what is no such state. A time later than now is now.
 local function load_(s, kind, now)
-  local a, before, length, time, expiry, first
   if not s then return 0, 0, 0, now, 0 end
-  if kind == LEVEL and #s == 25 then
-    length, a, time, expiry = unpack_('<Bddd', s)
-    before = 0
+  local a, before, length, time, expiry, first
+  if kind == LEVEL then
+    a, length, time = load_level(s)
+    before, expiry = 0, 0
   elseif kind == FIXED and #s == 33 then
     first, a, length, time, expiry = unpack_('<Bdddd', s)
     before = 0
   elseif kind == SLIDING and #s == 41 then
     first, a, before, length, time, expiry = unpack_('<Bddddd', s)
   end
-  -- A string that only has the right length is none of ours.
-  if not a or first and first ~= kind or kind == LEVEL and length ~= 20 and length ~= 10 then return nil end
+  if not a or first and first ~= kind then return nil end
   if not (a >= 0 and a <= MOST and before >= 0 and before <= MOST and time >= 0 and time <= MOST and length >= 1 and length <= MOST) then
     return nil
   end

@@ -10,8 +10,8 @@
 -- ARGV[3]  now in µs since 1970 as a double, or "" for this server's clock
 --
 -- Returns one string: now as a double; then for each charge a byte, its reason
--- (0 has room, 1 exceeded, 2 never) plus 4 if the call was charged or 8 if a key
--- holds something else; and four doubles: remaining, retry after in µs (-1 never),
+-- (0 has room, 1 exceeded, 2 never, 3 its key holds something else) plus 4 if the
+-- call was charged or 8 if one of its keys holds something else; and four doubles: remaining, retry after in µs (-1 never),
 -- reset after in µs, entry.
 --
 -- Raises READONLY, OOM and the like before anything is written.
@@ -119,7 +119,7 @@ while i <= size do
     local k, b, units = C[j], C[j + 1], C[j + 2]
     local kind, reason, left, over, retry, reset = L[b + 1], 0, 0, 0, 0, 0
     if kind == LOG and not logs[k] or kind ~= LOG and not A[k] then
-      granted = 8
+      granted, reason = 8, 3
     elseif L[b + 2] <= 0 then -- COUNT 0: nothing is read or stored
       over = units
     elseif kind == LEVEL then
