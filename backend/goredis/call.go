@@ -76,6 +76,11 @@ const all = -1
 // refused call holds until it is given back drains away, so that many of them
 // would use up what the others of their buckets may have.
 func (c *call) decide(ctx context.Context, timer *time.Timer) (granted bool, err error) {
+	if len(c.requests) == 1 {
+		if decided, err := c.servers[0].decideAlone(ctx, c.requests[0], c.backend.budget); decided {
+			return c.requests[0].granted && err == nil, err
+		}
+	}
 	if len(c.requests) > 1 && c.backend.careful.now() {
 		room, err := c.ask(ctx, timer, all, true)
 		if err == nil && room {

@@ -36,6 +36,31 @@ func (c *combiner) submit(r *request) error {
 	return nil
 }
 
+// begin starts a flight on the caller's own goroutine if nothing is under way or
+// waits.
+func (c *combiner) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.underWay > 0 || len(c.waiting) > 0 {
+		return false
+	}
+	c.underWay++
+	return true
+}
+
+// end ends that flight. What waits by now goes out.
+func (c *combiner) end() {
+	c.mu.Lock()
+	more := len(c.waiting) > 0
+	if !more {
+		c.underWay--
+	}
+	c.mu.Unlock()
+	if more {
+		go c.fly()
+	}
+}
+
 // fly sends batches until nothing waits.
 func (c *combiner) fly() {
 	var batch []*request

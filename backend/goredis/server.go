@@ -24,6 +24,7 @@ type server struct {
 	moved    router           // follows redirects; nil where there are none
 	batches  sync.Pool        // of *batch
 	greeting greeting
+	alone    alone
 }
 
 // A processor sends commands, as redis.Client and redis.ClusterClient do.
@@ -146,6 +147,12 @@ func (s *server) command(ctx context.Context, b *batch, full bool) command {
 // finish reads a batch's reply, after what stood in its way was met.
 func (s *server) finish(ctx context.Context, b *batch, cmd command) {
 	cmd, err := s.retry(ctx, cmd, func(full bool) []any { return b.arguments(full, s.now()) })
+	b.answer(cmd, err)
+}
+
+// answer gives the requests of a batch their answers, from a command that has
+// returned an error or a reply.
+func (b *batch) answer(cmd command, err error) {
 	reply, textErr := cmd.Text()
 	switch {
 	case err != nil:
