@@ -28,6 +28,12 @@ func (l *logbook) String() string {
 	return l.text.String()
 }
 
+func (l *logbook) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
 func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // opened returns a backend with a client of its own, closed with the test.

@@ -89,55 +89,6 @@ func TestProbeTriesWhatScriptsUse(t *testing.T) {
 	}
 }
 
-// What docs/redis.md says a user needs is enough.
-func TestLeastPermissionsSuffice(t *testing.T) {
-	s, book := redistest.Start(t), &logbook{}
-	s.Do(append([]any{"ACL", "SETUSER", "limiter", "on", ">secret", "resetkeys", "~rl:*"}, leastPermissions...)...)
-	b := opened(t, "redis://limiter:secret@"+s.Addr, WithLogger(book.logger()))
-	l := limit(t, "b", 10, time.Minute)
-	took(t, b, l, Key(Text("alice")))
-	if n, err := b.Reset(t.Context(), Key(Text("alice")), l); n != 1 || err != nil {
-		t.Errorf("Reset: got %d, %v, want 1", n, err)
-	}
-	redistest.Eventually(t, 5*time.Second, "a heartbeat", func() bool { return b.fleet.known.Load() == 1 })
-	b.meet(b.owned.(*redis.Client))
-	if got := book.String(); got != "" {
-		t.Errorf("log is %q, want nothing", got)
-	}
-}
-
-func TestLeastPermissionsSufficeOnCluster(t *testing.T) {
-	cluster, book := redistest.StartCluster(t, redistest.Replicas(0)), &logbook{}
-	for _, s := range cluster.Nodes {
-		user := append([]any{"ACL", "SETUSER", "limiter", "on", ">secret", "resetkeys", "~rl:*"}, leastPermissions...)
-		s.Do(append(user, "+cluster|slots", "+asking")...)
-	}
-	b := opened(t, "redis+cluster://limiter:secret@"+cluster.Addrs()[0], WithLogger(book.logger()))
-	l, key := limit(t, "b", 10, time.Minute), Key(Text("alice"))
-	took(t, b, l, key)
-	slot := cluster.Slot(keyOf(l, key))
-	to := cluster.Nodes[0]
-	if cluster.MasterOf(slot) == to {
-		to = cluster.Nodes[1]
-	}
-	move := cluster.StartMove(slot, to)
-	move.Keys()
-	took(t, b, l, key) // ASK
-	move.Finish()
-	took(t, b, l, key) // MOVED
-	redistest.Eventually(t, 5*time.Second, "a heartbeat", func() bool { return b.fleet.known.Load() == 1 })
-	if got := book.String(); got != "" {
-		t.Errorf("log is %q, want nothing", got)
-	}
-}
-
-// leastPermissions are those of docs/redis.md.
-var leastPermissions = []any{
-	"+evalsha", "+eval", "+script|load", "+time", "+get", "+mget", "+exists", "+type", "+set", "+setrange", "+pexpire",
-	"+lrange", "+lindex", "+llen", "+lset", "+ltrim", "+rpush", "+rpop",
-	"+zadd", "+zrem", "+zremrangebyscore", "+zcard", "+unlink", "+ping", "+info",
-}
-
 // The first decision has the server met, without waiting for it: afterwards it
 // has the scripts, and the connections are there.
 func TestFirstDecisionWarmsUp(t *testing.T) {
