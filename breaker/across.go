@@ -2,159 +2,184 @@ package breaker
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/protolimit/ratelimit"
 )
 
-// takeSharded decides a call whose charges are in several shards.
-func (b *Backend) takeSharded(ctx context.Context, shards []string, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
-	var live []*guard
-	away := map[string]*guard{}
-	for _, shard := range shards {
-		if g := b.guards.of(shard, time.Now()); g.isOpen() {
-			away[shard] = g
-		} else {
-			live = append(live, g)
+// takeApart decides a call whose charges are in several shards: the primary those
+// that it can, each shard apart, then the fallback the others. What one granted is
+// given back if another refuses.
+func (b *Backend) takeApart(ctx context.Context, start time.Time, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
+	s := b.splits.Get().(*split)
+	defer b.splits.Put(s)
+	defer s.free()
+	s.reset(b, start, charges)
+	for i := range s.pieces[:s.used] {
+		p := &s.pieces[i]
+		if !p.guard.isOpen() {
+			s.live = append(s.live, p)
+		} else if err := b.leaveOut(s, p); err != nil {
+			return err
 		}
 	}
 	for {
-		refused, err := b.takeApart(ctx, live, away, charges, verdicts)
-		if refused == nil {
-			return err
+		p := b.askLive(ctx, start, s)
+		if p == nil {
+			break
 		}
 		// Its probes are under way, and nothing was sent.
-		away[refused.shard] = refused
-		live = slices.DeleteFunc(live, func(g *guard) bool { return g == refused })
+		s.live = slices.DeleteFunc(s.live, func(l *piece) bool { return l == p })
+		if err := b.leaveOut(s, p); err != nil {
+			return err
+		}
 	}
+	granted, err := b.settleApart(ctx, s)
+	b.giveBack(ctx, start, s, err != nil || !granted)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.live {
+		if p.err == nil {
+			p.copy(verdicts)
+			b.learn(p.charges, p.verdicts, p.guard)
+		}
+	}
+	s.gone.copy(verdicts)
+	return nil
 }
 
-// takeApart has the fallback decide the charges in shards that are away, after the
-// primary granted the others; what one part charged is given back if the other
-// refuses. If the breaker of a live shard lets nothing through it is returned, and
-// nothing is decided.
-func (b *Backend) takeApart(ctx context.Context, live []*guard, away map[string]*guard, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) (refused *guard, err error) {
-	if len(away) == 0 {
-		return b.takeLive(ctx, live, charges, verdicts)
+// leaveOut has a piece decided without the primary, whose breaker is in the way.
+// The error is that of a rule that says Deny.
+func (b *Backend) leaveOut(s *split, p *piece) error {
+	if err := b.denies(p.guard, p.charges, errAway); err != nil {
+		return err
 	}
-	start := time.Now()
-	var alive, gone part
-	for i := range charges {
-		shard := b.sharder.Shard(&charges[i])
-		if g := away[shard]; g == nil {
-			alive.add(i, charges[i])
-		} else if err := b.denies(g, charges[i:i+1], errAway); err != nil {
-			return nil, err
+	p.err = errAway
+	s.lose(p)
+	return nil
+}
+
+// askLive asks the primary about the live pieces. If the breaker of one lets
+// nothing through, that is returned, and nothing is asked.
+func (b *Backend) askLive(ctx context.Context, start time.Time, s *split) (refused *piece) {
+	if len(s.live) == 0 {
+		return nil
+	}
+	var probes []*piece
+	for _, p := range s.live {
+		if p.turn < 0 {
+			probes = append(probes, p)
+		}
+	}
+	return b.probeAll(ctx, probes, func() {
+		if len(s.live) > 1 && b.careful.now(b) {
+			b.askWithCare(ctx, start, s)
 		} else {
-			gone.add(i, charges[i])
+			b.askAll(ctx, ctx, s.live)
+		}
+	})
+}
+
+// probeAll asks under the breakers of pieces that are not closed, one inside the
+// other, and tells each how its own shard did.
+func (b *Backend) probeAll(ctx context.Context, probes []*piece, ask func()) (refused *piece) {
+	if len(probes) == 0 {
+		ask()
+		return nil
+	}
+	p := probes[0]
+	if !p.guard.probe(b, func() error {
+		if refused = b.probeAll(ctx, probes[1:], ask); refused != nil {
+			return errNeutral
+		}
+		return p.guard.judge(ctx, p.err, p.slow)
+	}) {
+		return p
+	}
+	return refused
+}
+
+// settleApart has the fallback decide what the primary did not, and tells whether
+// all of the call is granted. An error is that of a rule that says Deny, or of a
+// caller who left.
+func (b *Backend) settleApart(ctx context.Context, s *split) (granted bool, err error) {
+	granted = true
+	for _, p := range s.live {
+		switch {
+		case p.err == nil:
+			granted = granted && p.granted()
+		case isCallers(ctx, p.err):
+			return false, p.err
+		default:
+			b.counts.met(p.err)
+			if err := b.denies(p.guard, p.charges, p.err); err != nil {
+				return false, err
+			}
+			s.lose(p)
 		}
 	}
-	granted := true
-	if len(alive.charges) > 0 {
-		if refused, err := b.takeLive(ctx, live, alive.charges, alive.answers()); refused != nil || err != nil {
-			return refused, err
-		}
-		granted = alive.copy(verdicts)
+	if len(s.gone.charges) == 0 {
+		return granted, nil
 	}
 	if !granted { // the rest is only told
-		for i := range gone.charges {
-			gone.charges[i].Cost = 0
+		for i := range s.gone.charges {
+			s.gone.charges[i].Cost = 0
 		}
 	}
-	if err := b.decideLocally(ctx, gone.charges, gone.answers(), true); err != nil {
-		b.giveBack(start, &alive, verdicts)
-		return nil, err
+	if err := b.decideLocally(ctx, s.gone.charges, s.gone.answers(), func(i int) bool { return s.unsent[i] }); err != nil {
+		return false, err
 	}
-	if !gone.copy(verdicts) && granted {
-		b.giveBack(start, &alive, verdicts)
+	for i := range s.gone.verdicts {
+		granted = granted && s.gone.verdicts[i].Allowed
 	}
-	return nil, nil
+	return granted, nil
 }
 
-// copy puts the part's verdicts in their places, and returns whether all allow.
-func (p *part) copy(verdicts []ratelimit.Verdict) bool {
-	granted := true
+// copy puts the part's verdicts in their places.
+func (p *part) copy(verdicts []ratelimit.Verdict) {
 	for i, place := range p.places {
 		verdicts[place] = p.verdicts[i]
-		granted = granted && p.verdicts[i].Allowed
 	}
-	return granted
 }
 
-// giveBack gives back what the primary charged for a call that the fallback
-// refused. It waits for that as long as the call has time; what cannot be given
-// back drains.
-func (b *Backend) giveBack(start time.Time, p *part, verdicts []ratelimit.Verdict) {
+// giveBack gives back what the primary charged for a call that is not granted as a
+// whole. It waits for that as long as the call has time; what cannot be given back
+// drains.
+func (b *Backend) giveBack(ctx context.Context, start time.Time, s *split, refused bool) {
 	var deltas []ratelimit.Delta
-	for i, c := range p.charges {
-		if r := p.verdicts[i].Receipt; r.At != 0 && c.Cost > 0 && r.Origin == 0 {
-			deltas = append(deltas, ratelimit.Delta{Limit: c.Limit, Key: slices.Clone(c.Key), Cost: c.Cost, Units: -c.Cost, Receipt: r})
-			v := &verdicts[p.places[i]]
-			v.Receipt, v.Remaining = ratelimit.Receipt{}, v.Remaining+c.Cost
+	for _, p := range s.live {
+		if !refused || p.err != nil {
+			continue
+		}
+		for i := range p.charges {
+			c, v := &p.charges[i], &p.verdicts[i]
+			if v.Receipt.At != 0 && c.Cost > 0 {
+				deltas = append(deltas, ratelimit.Delta{Limit: c.Limit, Key: slices.Clone(c.Key), Cost: c.Cost, Units: -c.Cost, Receipt: v.Receipt})
+				v.Receipt, v.Remaining = ratelimit.Receipt{}, v.Remaining+p.sum(i)
+			}
 		}
 	}
 	if len(deltas) == 0 {
 		return
 	}
+	b.careful.start(b)
 	done := make(chan struct{})
 	started := b.behind.start(func(ctx context.Context) {
 		defer close(done)
 		within, cancel := context.WithTimeout(ctx, 10*b.budget)
 		defer cancel()
-		_ = b.primary.Adjust(within, deltas)
+		_ = b.adjustWithin(within, deltas)
 	})
 	if !started {
 		return
 	}
-	timer := time.NewTimer(b.budget - time.Since(start))
+	timer := time.NewTimer(b.budget - b.now().Sub(start))
 	defer timer.Stop()
 	select {
 	case <-done:
+	case <-ctx.Done():
 	case <-timer.C:
 	}
-}
-
-// takeLive asks the primary about charges in shards whose breakers let it. A
-// breaker that does not is returned, and nothing is decided.
-func (b *Backend) takeLive(ctx context.Context, live []*guard, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) (refused *guard, err error) {
-	refused, err = b.runAll(ctx, live, charges, verdicts)
-	switch {
-	case refused != nil:
-		return refused, nil
-	case err == nil:
-		b.learn(charges, verdicts, live...)
-		return nil, nil
-	case isCallers(ctx, err):
-		return nil, err
-	}
-	b.counts.met(err)
-	for _, g := range live {
-		if err := b.denies(g, charges, err); err != nil {
-			return nil, err
-		}
-	}
-	return nil, b.decideLocally(ctx, charges, verdicts, isUnsent(err))
-}
-
-// runAll runs a call under several breakers, one inside the other, and tells each
-// how its own shard did.
-func (b *Backend) runAll(ctx context.Context, live []*guard, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) (refused *guard, err error) {
-	g := live[0]
-	inner := func() error { return b.ask(ctx, charges, verdicts) }
-	if len(live) > 1 {
-		inner = func() (err error) {
-			refused, err = b.runAll(ctx, live[1:], charges, verdicts)
-			return err
-		}
-	}
-	asked, err := g.runWith(ctx, b, inner, func(err error) bool {
-		shard, ok := errors.AsType[*ratelimit.ShardError](err)
-		return refused != nil || ok && shard.Shard != g.shard
-	})
-	if !asked {
-		refused = g
-	}
-	return refused, err
 }

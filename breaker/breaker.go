@@ -45,8 +45,11 @@ type Backend struct {
 	guards   guards
 	shares   shares
 	ledger   ledger
+	doubts   doubts
 	counts   counts
 	scratch  sync.Pool // of *part
+	splits   sync.Pool // of *split
+	careful  careful
 	behind   behind
 	closed   atomic.Bool
 }
@@ -78,8 +81,9 @@ func New(primary, fallback ratelimit.Backend, opts ...Option) (*Backend, error) 
 	}
 	b.behind.open()
 	b.guards.make, b.guards.start = b.newGuard, time.Now()
-	b.ledger.room = c.ledger
+	b.ledger.room, b.doubts.room = c.ledger, c.ledger
 	b.scratch.New = func() any { return &part{} }
+	b.splits.New = func() any { return &split{} }
 	return b, nil
 }
 
@@ -94,13 +98,12 @@ func (b *Backend) Take(ctx context.Context, charges []ratelimit.Charge, verdicts
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("breaker: %w", err)
 	}
-	if b.sharder != nil {
-		if shards := b.shardsOf(charges); len(shards) > 1 {
-			return b.takeSharded(ctx, shards, charges, verdicts)
-		}
+	start := b.now()
+	shard, one := b.shardOfAll(charges)
+	if !one {
+		return b.takeApart(ctx, start, charges, verdicts)
 	}
-	start := time.Now()
-	g := b.guardOf(charges, start)
+	g := b.guards.of(shard, start)
 	err := g.run(ctx, start, b, charges, verdicts)
 	switch {
 	case err == nil:
@@ -111,6 +114,10 @@ func (b *Backend) Take(ctx context.Context, charges []ratelimit.Charge, verdicts
 	}
 	return b.degrade(ctx, g, charges, verdicts, err)
 }
+
+// now returns the time since the backend was made, as an instant. Calls want no
+// more, and reading the wall clock too would cost them as much again.
+func (b *Backend) now() time.Time { return b.guards.start.Add(time.Since(b.guards.start)) }
 
 // HasFallback implements [ratelimit.FallbackReporter].
 func (b *Backend) HasFallback() bool { return true }

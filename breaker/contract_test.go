@@ -52,3 +52,20 @@ func TestContractOnRedis(t *testing.T) {
 		return b
 	}), backendtest.WithGrants(500), backendtest.WithTraces(10), backendtest.WithUnorderedClock())
 }
+
+// byCaller is a primary that has a shard for each key.
+type byCaller struct{ *memory.Backend }
+
+func (byCaller) Shard(c *ratelimit.Charge) string { return string(c.Key) }
+
+func TestContractOfShards(t *testing.T) {
+	t.Parallel()
+	backendtest.Run(t, around(func(t *testing.T, now func() time.Time) ratelimit.Backend {
+		t.Helper()
+		b, err := memory.New(memory.WithClock(now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return byCaller{b}
+	}), backendtest.WithGrants(2_000), backendtest.WithTraces(20), backendtest.WithSplitCalls())
+}

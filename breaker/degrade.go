@@ -3,7 +3,6 @@ package breaker
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/protolimit/ratelimit"
@@ -44,7 +43,8 @@ func (b *Backend) degrade(ctx context.Context, g *guard, charges []ratelimit.Cha
 	if err := b.denies(g, charges, cause); err != nil {
 		return err
 	}
-	return b.decideLocally(ctx, charges, verdicts, isUnsent(cause))
+	unsent := isUnsent(cause)
+	return b.decideLocally(ctx, charges, verdicts, func(int) bool { return unsent })
 }
 
 // denies returns an error if a rule says Deny, or all do since the outage is too
@@ -65,8 +65,8 @@ func (b *Backend) denies(g *guard, charges []ratelimit.Charge, cause error) erro
 
 // decideLocally has the fallback decide the rules that say Local, all or nothing,
 // and lets those that say Allow pass. What it grants goes to the ledger if the
-// primary cannot have charged it already.
-func (b *Backend) decideLocally(ctx context.Context, charges []ratelimit.Charge, verdicts []ratelimit.Verdict, unsent bool) error {
+// primary cannot have charged it already: if the charge is unsent.
+func (b *Backend) decideLocally(ctx context.Context, charges []ratelimit.Charge, verdicts []ratelimit.Verdict, unsent func(i int) bool) error {
 	p := b.scratch.Get().(*part)
 	defer b.scratch.Put(p)
 	p.reset()
@@ -94,34 +94,11 @@ func (b *Backend) decideLocally(ctx context.Context, charges []ratelimit.Charge,
 			answers[i].Receipt.Origin = localOrigin
 		}
 		verdicts[place] = answers[i]
-		if granted && unsent {
+		if granted && unsent(place) {
 			b.ledger.add(&charges[place], charges[place].Cost, usedOf(p.charges[i].Limit, &answers[i]))
 		}
 	}
 	return nil
-}
-
-// shares remember each limit's share, so that a call makes none.
-type shares struct{ known sync.Map } // *ratelimit.Limit to share
-
-type share struct {
-	instances int
-	limit     *ratelimit.Limit
-}
-
-// of returns the part of a limit that one of some instances enforces.
-func (s *shares) of(l *ratelimit.Limit, instances int) *ratelimit.Limit {
-	if instances < 2 {
-		return l
-	}
-	if known, ok := s.known.Load(l); ok {
-		if k := known.(*share); k.instances == instances {
-			return k.limit
-		}
-	}
-	k := &share{instances, l.Share(instances)}
-	s.known.Store(l, k)
-	return k.limit
 }
 
 // learn takes in verdicts of a primary that is well: the fallback's buckets follow
@@ -135,7 +112,7 @@ func (b *Backend) learn(charges []ratelimit.Charge, verdicts []ratelimit.Verdict
 		}
 	}
 	b.keepWarm(charges, verdicts)
-	if b.ledger.size.Load() == 0 {
+	if b.ledger.size.Load() == 0 && b.doubts.size.Load() == 0 {
 		return
 	}
 	for _, g := range guards {
@@ -146,7 +123,7 @@ func (b *Backend) learn(charges []ratelimit.Charge, verdicts []ratelimit.Verdict
 }
 
 // keepWarm moves the fallback's buckets to the fraction that verdicts of the
-// primary show as used, and to what it does not know yet on top.
+// primary show as used, and to what it does not or may not know on top.
 func (b *Backend) keepWarm(charges []ratelimit.Charge, verdicts []ratelimit.Verdict) {
 	if b.mirror == nil {
 		return
@@ -163,6 +140,12 @@ func (b *Backend) keepWarm(charges []ratelimit.Charge, verdicts []ratelimit.Verd
 		if most != local.Most() {
 			used = portion(used, local.Most(), most)
 		}
-		b.mirror.Mirror(local, c.Key, used+b.ledger.owed(c))
+		if b.ledger.size.Load() > 0 {
+			used += b.ledger.owed(c)
+		}
+		if b.doubts.size.Load() > 0 {
+			used += b.doubted(c, local)
+		}
+		b.mirror.Mirror(local, c.Key, used)
 	}
 }

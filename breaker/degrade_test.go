@@ -150,6 +150,46 @@ func TestLongestOutage(t *testing.T) {
 	})
 }
 
+// Adjust waits for the primary no longer than the budget, whether that promises one
+// or not.
+func TestAdjustIsBounded(t *testing.T) {
+	for _, beside := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPrimary(t)
+			backend := ratelimit.Backend(p)
+			release := make(chan struct{})
+			p.hangAdjust = true
+			if beside {
+				backend = struct{ ratelimit.Backend }{p}
+				p.adjusting = func(context.Context) { <-release } // and looks at no context
+			}
+			b := newBreaker(t, backend, breaker.WithBudget(20*time.Millisecond))
+			l := perHour(t, "b", 10, ratelimit.Local)
+			v, err := take(b, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := []byte("alice")
+			back := []ratelimit.Delta{{Limit: l, Key: key, Cost: 1, Units: -1, Receipt: v[0].Receipt}}
+			start := time.Now()
+			if err := b.Adjust(context.Background(), back); !errors.Is(err, ratelimit.ErrUnavailable) || time.Since(start) != 20*time.Millisecond {
+				t.Errorf("Adjust: %v after %v, want unavailable after the budget", err, time.Since(start))
+			}
+			ctx, cancel := context.WithCancelCause(context.Background())
+			cancel(errCaller)
+			if err := b.Adjust(ctx, back); err == nil || time.Since(start) != 20*time.Millisecond {
+				t.Errorf("Adjust of a caller who left: %v after %v, want an error at once", err, time.Since(start))
+			}
+			copy(key, "bob  ")
+			close(release)
+			synctest.Wait()
+			if got := string(p.adjusted[0].Key); beside && got != "alice" {
+				t.Errorf("a key of the caller's is used after Adjust: it is %q", got)
+			}
+		})
+	}
+}
+
 // Units go back to the backend that granted them.
 func TestAdjustGoesWhereTheChargeWas(t *testing.T) {
 	p := newPrimary(t)

@@ -86,22 +86,31 @@ var errSlow = errors.New("slow")
 // run asks the primary, if the breaker lets it. A nil error is a verdict.
 func (g *guard) run(ctx context.Context, start time.Time, b *Backend, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
 	turn := g.turn.Load()
-	if turn < 0 {
-		_, err := g.runWith(ctx, b, func() error { return b.ask(ctx, charges, verdicts) }, nil)
+	if turn > 0 {
+		err := b.ask(ctx, charges, verdicts)
+		g.asked(ctx, b, turn, start, err)
 		return err
 	}
-	err := b.ask(ctx, charges, verdicts)
-	end := time.Now()
+	err := errAway
+	g.probe(b, func() error {
+		err = b.ask(ctx, charges, verdicts)
+		return g.judge(ctx, err, b.now().Sub(start) > b.slow)
+	})
+	return err
+}
+
+// asked counts a call that began at start, in a turn that was closed.
+func (g *guard) asked(ctx context.Context, b *Backend, turn int64, start time.Time, err error) {
+	end := b.now()
 	if err == nil && end.Sub(start) <= b.slow {
 		if g.turn.Load() == turn {
 			g.decided.add(end)
 		}
-		return nil
+		return
 	}
 	if failure := g.judge(ctx, err, true); !errors.Is(failure, errNeutral) {
 		g.failed(b, turn, failure)
 	}
-	return err
 }
 
 // failed tells the breaker of a failure, unless it has another state since.
@@ -120,23 +129,17 @@ func (g *guard) failed(b *Backend, turn int64, failure error) {
 	}
 }
 
-// runWith asks by a function, if the breaker lets it, and tells whether it did. What
-// others did wrong, if others tells, is nothing to this breaker.
-func (g *guard) runWith(ctx context.Context, b *Backend, ask func() error, others func(error) bool) (asked bool, err error) {
-	err = errAway
+// probe asks by a function that returns how the shard did, if the breaker, which is
+// not closed, lets it. It tells whether it did.
+func (g *guard) probe(b *Backend, ask func() error) (asked bool) {
 	_, _ = g.breaker.Execute(func() (struct{}, error) {
-		start := time.Now()
 		asked = true
-		err = ask()
-		if others != nil && others(err) {
-			return struct{}{}, errNeutral
-		}
-		return struct{}{}, g.judge(ctx, err, time.Since(start) > b.slow)
+		return struct{}{}, ask()
 	})
 	if g.has.Load() {
 		g.tell(b)
 	}
-	return asked, err
+	return asked
 }
 
 // judge returns what a call's end is to the breaker.
@@ -147,7 +150,7 @@ func (g *guard) judge(ctx context.Context, err error, slow bool) error {
 		return errSlow
 	case err == nil:
 		return nil
-	case errors.Is(err, ratelimit.ErrBackendBug) || isCallers(ctx, err):
+	case isCallers(ctx, err), errors.Is(err, ratelimit.ErrBackendBug) && !errors.Is(err, errPanic):
 		return errNeutral
 	}
 	g.fail(err)

@@ -41,6 +41,7 @@ type primary struct {
 	fleet    int
 
 	noAdjust, hangAdjust bool // Adjust fails, or ends with its context
+	adjusting            func(context.Context)
 }
 
 func newPrimary(t testing.TB) *primary {
@@ -74,6 +75,9 @@ func (p *primary) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 	p.mu.Lock()
 	p.adjusted = append(p.adjusted, deltas...)
 	p.mu.Unlock()
+	if p.adjusting != nil {
+		p.adjusting(ctx)
+	}
 	switch {
 	case p.noAdjust:
 		return errLost

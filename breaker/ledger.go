@@ -82,9 +82,6 @@ func (l *ledger) put(e entry, d debt) {
 
 // owed returns what the primary does not know of a bucket.
 func (l *ledger) owed(c *ratelimit.Charge) int64 {
-	if l.size.Load() == 0 {
-		return 0
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.debts[entry{c.Limit, string(c.Key)}]
@@ -146,6 +143,7 @@ func (b *Backend) settle(shard string) {
 		for chunk := range slices.Chunk(debts, atOnce) {
 			b.settleSome(ctx, chunk)
 		}
+		b.forgetDoubts(ctx)
 	})
 }
 
@@ -159,10 +157,13 @@ func (b *Backend) settleSome(ctx context.Context, debts []ratelimit.Delta) {
 		err = ctx.Err()
 	case len(due) > 0:
 		within, cancel := context.WithTimeout(ctx, 10*b.budget)
-		err = b.primary.Adjust(within, due)
+		err = b.adjustWithin(within, due)
 		cancel()
 	}
 	again := err != nil && ctx.Err() == nil && isUnsent(err)
+	if err != nil && !again {
+		b.doubts.add(due) // first, so that the bucket counts it all the time
+	}
 	b.ledger.settled(debts, again)
 	switch {
 	case err == nil:

@@ -39,7 +39,8 @@ func defaults() config {
 	}
 }
 
-// WithBudget sets the longest that a call waits for the primary, 1ms to a minute.
+// WithBudget sets the longest that a call waits for the primary, be it Take or
+// Adjust, 1ms to a minute.
 // A primary that keeps a budget itself and no longer one ([ratelimit.Bounded])
 // is asked in the caller's goroutine; another one beside it. The default is 10ms.
 func WithBudget(d time.Duration) Option {

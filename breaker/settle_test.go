@@ -76,6 +76,39 @@ func TestManySwitches(t *testing.T) {
 	})
 }
 
+// Neither do they if every settlement fails: what was granted goes on counting in
+// the fallback, though Redis never learns of it, until it has drained.
+func TestSwitchesWithoutSettlement(t *testing.T) {
+	for a := ratelimit.TokenBucket; a <= ratelimit.SlidingLog; a++ {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPrimary(t)
+			p.noAdjust = true
+			b := newBreaker(t, p)
+			l := limitOf(t, "b", ratelimit.Rule{Rate: ratelimit.Rate{Count: 100, Window: time.Hour}, Algorithm: a})
+			local := 0
+			for range 10 {
+				p.breakWith(errDown)
+				local += granted(t, b, 50, l)
+				p.breakWith(nil)
+				time.Sleep(2 * time.Second)
+				granted(t, b, 4, l)
+				synctest.Wait()
+			}
+			if s := b.Status(); local < 90 || local > 102 || s.Shards[0].Trips != 10 || s.Settled != 0 || s.Dropped < uint64(local)/2 {
+				t.Errorf("%v: the fallback granted %d in ten outages, want about the 100 of one limit: %v", l, local, s)
+			}
+			for range 3 * 60 { // a bucket that is not asked for is empty after its hour
+				time.Sleep(time.Minute)
+				granted(t, b, 1, perHour(t, "other", 1000, ratelimit.Local))
+			}
+			p.breakWith(errDown)
+			if n := granted(t, b, 150, l); n != 100 {
+				t.Errorf("%v: three hours later %d are granted, want 100", l, n)
+			}
+		})
+	}
+}
+
 // A settlement that fails is dropped if it may have been made.
 func TestFailedSettlementIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

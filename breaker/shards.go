@@ -1,7 +1,9 @@
 package breaker
 
 import (
+	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/protolimit/ratelimit"
@@ -13,7 +15,13 @@ type guards struct {
 	make  func(shard string) *guard
 	start time.Time // of the backend
 
-	mu      sync.RWMutex
+	known atomic.Pointer[knownGuards]
+	mu    sync.Mutex // of whoever changes known
+}
+
+// knownGuards are immutable: each call reads them, and they hardly ever change.
+type knownGuards struct {
+	only    *guard // if there is only one
 	byShard map[string]*guard
 }
 
@@ -23,49 +31,65 @@ const forgetAfter = time.Minute
 // of returns the breaker of a shard that is met at some time.
 func (g *guards) of(shard string, at time.Time) *guard {
 	now := int64(at.Sub(g.start))
-	g.mu.RLock()
-	known := g.byShard[shard]
-	g.mu.RUnlock()
+	found := g.find(shard)
+	if found == nil {
+		found = g.add(shard, now)
+	}
+	if now-found.used.Load() > int64(time.Second) {
+		found.used.Store(now)
+	}
+	return found
+}
+
+func (g *guards) find(shard string) *guard {
+	known := g.known.Load()
 	if known == nil {
-		known = g.add(shard, now)
+		return nil
 	}
-	if now-known.used.Load() > int64(time.Second) {
-		known.used.Store(now)
+	if known.only != nil && known.only.shard == shard {
+		return known.only
 	}
-	return known
+	return known.byShard[shard]
 }
 
 func (g *guards) add(shard string, now int64) *guard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if known := g.byShard[shard]; known != nil {
-		return known
+	if found := g.find(shard); found != nil {
+		return found
 	}
-	if g.byShard == nil {
-		g.byShard = map[string]*guard{}
+	next := &knownGuards{byShard: map[string]*guard{}}
+	if known := g.known.Load(); known != nil {
+		maps.Copy(next.byShard, known.byShard)
 	}
-	for name, old := range g.byShard {
+	for name, old := range next.byShard {
 		if now-old.used.Load() > int64(forgetAfter) {
-			delete(g.byShard, name)
+			delete(next.byShard, name)
 		}
 	}
 	added := g.make(shard)
 	added.used.Store(now)
-	g.byShard[shard] = added
+	if len(next.byShard) == 0 {
+		next.only = added
+	}
+	next.byShard[shard] = added
+	g.known.Store(next)
 	return added
 }
 
 // all returns the breakers there are, without those of shards that are met no more
 // while others are.
 func (g *guards) all() []*guard {
+	known := g.known.Load()
+	if known == nil {
+		return nil
+	}
 	now := int64(time.Since(g.start))
-	g.mu.RLock()
-	defer g.mu.RUnlock()
 	var all, met []*guard
-	for _, known := range g.byShard {
-		all = append(all, known)
-		if now-known.used.Load() <= int64(forgetAfter) {
-			met = append(met, known)
+	for _, one := range known.byShard {
+		all = append(all, one)
+		if now-one.used.Load() <= int64(forgetAfter) {
+			met = append(met, one)
 		}
 	}
 	if len(met) > 0 {
@@ -81,38 +105,17 @@ func (b *Backend) shardOf(c *ratelimit.Charge) string {
 	return b.sharder.Shard(c)
 }
 
-// guardOf returns the breaker of a call whose charges are all in one shard.
-func (b *Backend) guardOf(charges []ratelimit.Charge, at time.Time) *guard {
-	if len(charges) == 0 {
-		return b.guards.of("", at)
+// shardOfAll returns the shard that all charges of a call are in, and false if
+// there are several.
+func (b *Backend) shardOfAll(charges []ratelimit.Charge) (string, bool) {
+	if b.sharder == nil || len(charges) == 0 {
+		return "", true
 	}
-	return b.guards.of(b.shardOf(&charges[0]), at)
-}
-
-// shardsOf returns the distinct shards of charges, or nil if there is only one.
-func (b *Backend) shardsOf(charges []ratelimit.Charge) []string {
-	if len(charges) < 2 {
-		return nil
-	}
-	first := b.sharder.Shard(&charges[0])
-	var shards []string
+	shard := b.sharder.Shard(&charges[0])
 	for i := range charges[1:] {
-		if shard := b.sharder.Shard(&charges[1+i]); shard != first || shards != nil {
-			shards = append(shards, shard)
+		if b.sharder.Shard(&charges[1+i]) != shard {
+			return "", false
 		}
 	}
-	if shards == nil {
-		return nil
-	}
-	distinct := []string{first}
-	for _, shard := range shards {
-		known := false
-		for _, d := range distinct {
-			known = known || d == shard
-		}
-		if !known {
-			distinct = append(distinct, shard)
-		}
-	}
-	return distinct
+	return shard, true
 }

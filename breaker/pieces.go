@@ -1,0 +1,126 @@
+package breaker
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/protolimit/ratelimit"
+)
+
+// A piece is what one shard gets of a call that is about several.
+type piece struct {
+	part
+	guard *guard
+	turn  int64 // of the guard
+	err   error // why the primary did not decide; nil if it did
+	slow  bool
+}
+
+// A split is a call that is about several shards. Its pieces are asked apart, so
+// that one that fails leaves what the others granted as it is.
+type split struct {
+	pieces []piece
+	used   int
+	live   []*piece // that the primary is asked about
+	gone   part     // what the fallback decides
+	unsent []bool   // of gone's charges, which the primary cannot have charged
+}
+
+// reset makes the split the one of a call.
+func (s *split) reset(b *Backend, at time.Time, charges []ratelimit.Charge) {
+	s.used, s.live, s.unsent = 0, s.live[:0], s.unsent[:0]
+	s.gone.reset()
+	for i := range charges {
+		s.of(b.guards.of(b.sharder.Shard(&charges[i]), at)).add(i, charges[i])
+	}
+	for i := range s.pieces[:s.used] {
+		s.pieces[i].answers()
+	}
+}
+
+// of returns the piece of a guard's shard.
+func (s *split) of(g *guard) *piece {
+	for i := range s.pieces[:s.used] {
+		if s.pieces[i].guard == g {
+			return &s.pieces[i]
+		}
+	}
+	if s.used == len(s.pieces) {
+		s.pieces = append(s.pieces, piece{})
+	}
+	p := &s.pieces[s.used]
+	s.used++
+	p.reset()
+	p.guard, p.turn, p.err, p.slow = g, g.turn.Load(), nil, false
+	return p
+}
+
+// free drops what the split holds of its call.
+func (s *split) free() {
+	for i := range s.pieces[:s.used] {
+		s.pieces[i].reset()
+		s.pieces[i].guard, s.pieces[i].err = nil, nil
+	}
+	s.gone.reset()
+	clear(s.live)
+}
+
+// lose hands a piece to the fallback.
+func (s *split) lose(p *piece) {
+	for i, place := range p.places {
+		s.gone.add(place, p.charges[i])
+		s.unsent = append(s.unsent, isUnsent(p.err))
+	}
+}
+
+// granted tells whether the primary decided a piece, and allows all of it.
+func (p *piece) granted() bool {
+	for i := range p.verdicts {
+		if !p.verdicts[i].Allowed {
+			return false
+		}
+	}
+	return p.err == nil
+}
+
+// askAll asks the primary about pieces, each apart, all at once, within a part of
+// ctx's time.
+func (b *Backend) askAll(ctx, within context.Context, pieces []*piece) {
+	together(pieces, func(p *piece) { b.askOne(ctx, within, p) })
+}
+
+// together does something for all pieces at once.
+func together(pieces []*piece, do func(*piece)) {
+	if len(pieces) == 0 {
+		return
+	}
+	var others sync.WaitGroup
+	for _, p := range pieces[1:] {
+		others.Go(func() { do(p) })
+	}
+	do(pieces[0])
+	others.Wait()
+}
+
+func (b *Backend) askOne(ctx, within context.Context, p *piece) {
+	start := b.now()
+	p.err = inTime(ctx, within, b.ask(within, p.charges, p.verdicts))
+	if p.turn > 0 {
+		p.guard.asked(ctx, b, p.turn, start, p.err)
+		return
+	}
+	p.slow = p.slow || b.now().Sub(start) > b.slow
+}
+
+// sum returns what a piece asks of the bucket of one of its charges.
+func (p *piece) sum(of int) (sum int64) {
+	c := &p.charges[of]
+	for i := range p.charges {
+		if o := &p.charges[i]; o.Limit.Hash() == c.Limit.Hash() && o.Limit.Bucket() == c.Limit.Bucket() && bytes.Equal(o.Key, c.Key) {
+			sum += min(o.Cost, 1<<62-sum)
+		}
+	}
+	return sum
+}
