@@ -2,12 +2,17 @@ package breaker_test
 
 import (
 	"context"
+	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/backend/goredis"
 	"github.com/protolimit/ratelimit/backend/memory"
+	"github.com/protolimit/ratelimit/breaker"
+	"github.com/protolimit/ratelimit/internal/redistest"
 )
 
 // BenchmarkTake is a healthy call of one rule, of three instances, beside the same
@@ -51,3 +56,38 @@ type bounded struct{ *memory.Backend }
 func (bounded) Budget() time.Duration { return time.Millisecond }
 
 func (bounded) Instances() int { return 3 }
+
+// BenchmarkHealthyRedis is 64 callers of a Redis that is well, for 100,000 keys,
+// beside the same callers without a breaker.
+func BenchmarkHealthyRedis(b *testing.B) {
+	url := redistest.Shared(b).URL()
+	for name, open := range map[string]func() ratelimit.Backend{
+		"alone": func() ratelimit.Backend { return openPrimary(b, url, goredis.WithBudget(time.Second)) },
+		"breaker": func() ratelimit.Backend {
+			primary := openPrimary(b, url, goredis.WithBudget(time.Second))
+			return newBreaker(b, primary, breaker.WithBudget(time.Second), breaker.WithInstances(3))
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			backend, l := open(), perHour(b, name, 1<<30, ratelimit.Local)
+			b.ReportAllocs()
+			b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+			b.RunParallel(func(pb *testing.PB) { takeRandom(b, backend, l, pb.Next) })
+		})
+	}
+}
+
+// takeRandom makes calls for 100,000 keys by chance.
+func takeRandom(b *testing.B, backend ratelimit.Backend, l *ratelimit.Limit, more func() bool) {
+	b.Helper()
+	charges, verdicts := make([]ratelimit.Charge, 1), make([]ratelimit.Verdict, 1)
+	var key []byte
+	for more() {
+		key = strconv.AppendInt(append(key[:0], "user-"...), rand.N[int64](100_000), 10)
+		charges[0] = ratelimit.Charge{Limit: l, Key: key, Cost: 1}
+		if err := backend.Take(context.Background(), charges, verdicts); err != nil {
+			b.Error(err)
+			return
+		}
+	}
+}

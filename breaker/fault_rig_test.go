@@ -36,15 +36,11 @@ const (
 // openRedis returns a breaker around a Redis and a fallback of its own.
 func openRedis(t testing.TB, url string, opts ...breaker.Option) *breaker.Backend {
 	t.Helper()
-	primary, err := goredis.Open(url, goredis.WithBudget(faultBudget), goredis.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
 	local, err := memory.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := breaker.New(primary, local, append([]breaker.Option{
+	b, err := breaker.New(openPrimary(t, url), local, append([]breaker.Option{
 		breaker.WithBudget(faultBudget), breaker.WithOpen(openTime, 3), breaker.WithTrip(20, 0.5, time.Second),
 	}, opts...)...)
 	if err != nil {
@@ -56,6 +52,19 @@ func openRedis(t testing.TB, url string, opts ...breaker.Option) *breaker.Backen
 		}
 	})
 	return b
+}
+
+// openPrimary returns a Redis without a breaker.
+func openPrimary(t testing.TB, url string, opts ...goredis.Option) *goredis.Backend {
+	t.Helper()
+	primary, err := goredis.Open(url, append([]goredis.Option{
+		goredis.WithBudget(faultBudget), goredis.WithLogger(slog.New(slog.DiscardHandler)),
+	}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = primary.Close() }) // a breaker has closed it
+	return primary
 }
 
 // openFleet returns breakers that share a limit.

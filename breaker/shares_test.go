@@ -19,7 +19,7 @@ func TestSharesAreBounded(t *testing.T) {
 				t.Fatalf("the share of %v in %d is %d, want %d", l, n, got, want)
 			}
 		}
-		if s.of(l, 3) != s.of(l, 3) {
+		if again, known := s.of(l, 3), s.of(l, 3); again != known {
 			t.Fatal("a share is made twice")
 		}
 	}
