@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/internal/redistest"
 )
 
 func limit(t testing.TB, bucket string, count int64, window time.Duration) *ratelimit.Limit {
@@ -187,5 +188,26 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 	if most := refusalShards * refusalsPerShard; total > most {
 		t.Errorf("%d calls are remembered, want at most %d", total, most)
+	}
+}
+
+// What an adjustment gives back may be used at once, though the refusal
+// before it is remembered.
+func TestAdjustForgetsRefusals(t *testing.T) {
+	b := opened(t, redistest.Shared(t).URL())
+	l, err := ratelimit.NewLimit("b", ratelimit.Rule{Algorithm: ratelimit.FixedWindow, Rate: ratelimit.Rate{Count: 1, Window: 366 * 24 * time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := Key(Text("alice"))
+	v := took(t, b, l, key)
+	if took(t, b, l, key).Allowed {
+		t.Fatal("the second call is allowed, want a refusal")
+	}
+	if err := b.Adjust(t.Context(), []ratelimit.Delta{{Limit: l, Key: key, Cost: 1, Units: -1, Receipt: v.Receipt}}); err != nil {
+		t.Fatal(err)
+	}
+	if !took(t, b, l, key).Allowed {
+		t.Error("a call after its unit was given back is refused")
 	}
 }
