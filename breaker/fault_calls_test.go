@@ -43,6 +43,7 @@ func tripReal(t *testing.T, s *redistest.Server, b *breaker.Backend, l *ratelimi
 
 // 1,000 callers who leave a Redis that is well count as no failure.
 func TestCallersLeaveAHealthyRedis(t *testing.T) {
+	t.Parallel()
 	b, limit := openRedis(t, redistest.Shared(t).URL()), perHour(t, "b", 1e6, ratelimit.Local)
 	warmUp(t, []*breaker.Backend{b}, limit)
 	before := b.Status()
@@ -71,9 +72,13 @@ func TestCallersLeaveAHealthyRedis(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s := b.Status().Shards[0]
-	t.Logf("%d of 1000 callers left before the answer", left)
-	if s.State != gobreaker.StateClosed || s.Trips != 0 || b.Status().Local != before.Local || (s.Cause != nil) != (before.Shards[0].Cause != nil) {
+	s, local := b.Status().Shards[0], b.Status().Local-before.Local
+	t.Logf("%d of 1000 callers left before the answer, %d calls were too slow", left, local)
+	if left < 20 {
+		t.Errorf("%d of 1,000 callers left before the answer, want more: nothing is shown", left)
+	}
+	// A machine that stands still makes calls late; a caller who leaves never does.
+	if s.State != gobreaker.StateClosed || s.Trips != 0 || local > 10 || errors.Is(s.Cause, errCaller) || errors.Is(s.Cause, context.Canceled) {
 		t.Errorf("after 1,000 callers left the breaker is %+v, %v", s, b.Status())
 	}
 }
@@ -81,6 +86,7 @@ func TestCallersLeaveAHealthyRedis(t *testing.T) {
 // Of 100 calls at once in half-open, Redis gets at most the probes. One that hangs
 // keeps the breaker in half-open no longer than the budget.
 func TestHungProbes(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	proxy := redistest.NewProxy(t, s.Addr)
 	b := openRedis(t, "redis://"+proxy.Addr, breaker.WithLedger(0))
@@ -118,6 +124,7 @@ func TestHungProbes(t *testing.T) {
 // Ten outages in a row grant no more than one further limit, and what they grant is
 // charged to Redis once.
 func TestTenSwitchesOfRedis(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	b, limit := openRedis(t, s.URL()), perHour(t, "b", 500, ratelimit.Local)
 	warmUp(t, []*breaker.Backend{b}, limit)

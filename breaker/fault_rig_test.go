@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"runtime/pprof"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,7 +16,6 @@ import (
 
 	"github.com/protolimit/ratelimit"
 	"github.com/protolimit/ratelimit/backend/goredis"
-	"github.com/protolimit/ratelimit/backend/memory"
 	"github.com/protolimit/ratelimit/breaker"
 	"github.com/protolimit/ratelimit/internal/redistest"
 )
@@ -36,11 +38,13 @@ const (
 // openRedis returns a breaker around a Redis and a fallback of its own.
 func openRedis(t testing.TB, url string, opts ...breaker.Option) *breaker.Backend {
 	t.Helper()
-	local, err := memory.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := breaker.New(openPrimary(t, url), local, append([]breaker.Option{
+	return openAround(t, openPrimary(t, url), newMemory(t), opts...)
+}
+
+// openAround returns a breaker that is closed with the test.
+func openAround(t testing.TB, primary, local ratelimit.Backend, opts ...breaker.Option) *breaker.Backend {
+	t.Helper()
+	b, err := breaker.New(primary, local, append([]breaker.Option{
 		breaker.WithBudget(faultBudget), breaker.WithOpen(openTime, 3), breaker.WithTrip(20, 0.5, time.Second),
 	}, opts...)...)
 	if err != nil {
@@ -218,6 +222,30 @@ func awaitClosed(t *testing.T, fleet []*breaker.Backend) time.Duration {
 	start := time.Now()
 	redistest.Eventually(t, 20*time.Second, "closed breakers", func() bool { return allAre(fleet, gobreaker.StateClosed) })
 	return time.Since(start)
+}
+
+// countGoroutines marks what the test's goroutine starts from now on, and returns
+// what counts it: other tests may run at the same time.
+func countGoroutines(t testing.TB) func() int {
+	t.Helper()
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("for", t.Name())))
+	return func() (n int) {
+		var all strings.Builder
+		if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {
+			t.Error(err)
+		}
+		for record := range strings.SplitSeq(all.String(), "\n\n") {
+			if strings.Contains(record, strconv.Quote("for")+":"+strconv.Quote(t.Name())) {
+				count, _, _ := strings.Cut(record, " ")
+				some, _ := strconv.Atoi(count)
+				n += some
+			}
+		}
+		if n == 0 {
+			t.Error("no goroutine is marked as of this test")
+		}
+		return n
+	}
 }
 
 // A stallMeter finds the times at which the machine did not let the process run,

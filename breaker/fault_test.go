@@ -2,7 +2,6 @@ package breaker_test
 
 import (
 	"context"
-	"runtime"
 	"testing"
 	"time"
 
@@ -51,7 +50,7 @@ func faults() []fault {
 		},
 		{
 			name: "loading", direct: true,
-			begin: func(s *redistest.Server, _ *redistest.Proxy) { s.RestartLoading(1500 * time.Millisecond) },
+			begin: func(s *redistest.Server, _ *redistest.Proxy) { s.RestartLoading(1200 * time.Millisecond) },
 			end:   func(s *redistest.Server, _ *redistest.Proxy) { awaitLoaded(s) },
 		},
 	}
@@ -78,18 +77,20 @@ func ofEach(t testing.TB, count int64) *ratelimit.Limit {
 // A fault of Redis costs no call more than the budget, grants no more than one
 // further limit, leaves nothing behind, and is over soon after its end.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	for _, f := range faults() {
 		t.Run(f.name, f.test)
 	}
 }
 
 const (
-	beforeFault = 400 * time.Millisecond
-	faultTime   = 900 * time.Millisecond
+	beforeFault = 300 * time.Millisecond
+	faultTime   = 700 * time.Millisecond
 )
 
 func (f *fault) test(t *testing.T) {
 	t.Helper()
+	t.Parallel()
 	s := redistest.Start(t)
 	proxy := redistest.NewProxy(t, s.Addr)
 	url := "redis://" + proxy.Addr
@@ -111,15 +112,16 @@ func (f *fault) test(t *testing.T) {
 // the calls, at what is left and how long it takes to come back.
 func rideOut(t *testing.T, url string, opens bool, begin, end func()) {
 	t.Helper()
+	goroutines := countGoroutines(t)
 	fleet, limit := openFleet(t, url), ofEach(t, 50)
 	warmUp(t, fleet, limit)
 	l := startLoad(fleet, sameKey(limit))
 	time.Sleep(beforeFault)
-	goroutines, local := runtime.NumGoroutine(), localOf(fleet)
+	before, local := goroutines(), localOf(fleet)
 	begun := time.Now()
 	begin()
 	time.Sleep(faultTime)
-	during := runtime.NumGoroutine()
+	during := goroutines()
 	for _, b := range fleet {
 		if s := b.Status(); opens && s.Shards[0].Trips == 0 {
 			t.Errorf("in the outage no breaker opened: %v", s)
@@ -134,7 +136,7 @@ func rideOut(t *testing.T, url string, opens bool, begin, end func()) {
 	all.check(t)
 	most := bound(limit, closed.Sub(begun))
 	t.Logf("%d calls, the worst took %v; %d granted in %v, at most %d may be; %d by the fallback; closed %v after the end; %d goroutines, %d before",
-		all.calls, all.worst, all.granted, closed.Sub(begun).Round(time.Millisecond), most, localOf(fleet)-local, recovery, during, goroutines)
+		all.calls, all.worst, all.granted, closed.Sub(begun).Round(time.Millisecond), most, localOf(fleet)-local, recovery, during, before)
 	if all.granted > most {
 		t.Errorf("%d calls are granted, want at most %d", all.granted, most)
 	}
@@ -144,8 +146,8 @@ func rideOut(t *testing.T, url string, opens bool, begin, end func()) {
 	if recovery-stalled > longestOpen+poolTime {
 		t.Errorf("closed %v after the end, want %v", recovery, longestOpen+poolTime)
 	}
-	if during > goroutines+60 {
-		t.Errorf("%d goroutines run in the outage, and %d did before", during, goroutines)
+	if during > before+60 {
+		t.Errorf("%d goroutines run in the outage, and %d did before", during, before)
 	}
 }
 

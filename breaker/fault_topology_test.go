@@ -18,6 +18,7 @@ import (
 // When the master that sentinels watch dies, calls are decided until there is
 // another, and by that then.
 func TestFailoverBySentinel(t *testing.T) {
+	t.Parallel()
 	s := redistest.StartSentinel(t)
 	old := s.Master()
 	rideOut(t, s.URL(), true, old.Kill, func() { s.AwaitFailover(old) })
@@ -41,6 +42,7 @@ func keysOf(c *redistest.Cluster) []string {
 // One dead master of a cluster opens its own breaker only. Calls of other keys go
 // on as before.
 func TestOneMasterOfAClusterIsDead(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, redistest.Replicas(0), redistest.Config("cluster-node-timeout 60000", "cluster-require-full-coverage no"))
 	keys, dead, limit := keysOf(c), c.Masters()[0], ofEach(t, 50)
 	fleet := []*breaker.Backend{openRedis(t, c.URL())}
@@ -108,6 +110,7 @@ func p90(samples []sample, from, to time.Time) time.Duration {
 
 // A service starts without Redis, limits by itself and picks it up when it is there.
 func TestStartWithoutRedis(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.Replicas(0))
 	for _, c := range []struct{ name, target, url string }{
 		{"server", redistest.Start(t).Addr, "redis://%s"},
