@@ -117,6 +117,7 @@ func TestStartWithoutRedis(t *testing.T) {
 		{"cluster", cluster.Nodes[0].Addr, "redis+cluster://%s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			proxy := redistest.NewProxy(t, c.target)
 			proxy.Refuse()
 			b, limit := openRedis(t, fmt.Sprintf(c.url, proxy.Addr)), perHour(t, "b", 100, ratelimit.Local)

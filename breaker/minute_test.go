@@ -88,6 +88,7 @@ func TestThreeInstancesWithoutRedis(t *testing.T) {
 		{ratelimit.SlidingLog, 30, 30, 30, 2},
 	} {
 		t.Run(c.algorithm.String(), func(t *testing.T) {
+			t.Parallel()
 			clock, l := newTestClock(), perMinute(t, c.algorithm)
 			fleet := threeAround(t, s.URL(), clock)
 			total := grantedBy(t, fleet, 20, l)
