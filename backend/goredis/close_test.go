@@ -37,13 +37,13 @@ func ours() (found []string) {
 
 // unhurried returns a backend whose client waits for a silent server longer than
 // any test does.
-func unhurried(t *testing.T, url string) *Backend {
+func unhurried(t *testing.T, url string, opts ...Option) *Backend {
 	t.Helper()
 	client, err := NewClient(url + "?read_timeout=60s&write_timeout=60s&dial_timeout=60s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(client, WithBudget(50*time.Second), WithLogger((&logbook{}).logger()))
+	b, err := New(client, append(opts, WithBudget(50*time.Second), WithLogger((&logbook{}).logger()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,27 +90,72 @@ func TestCloseWhileTheServerIsSilent(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
 	for range cap(others) {
-		if err := <-others; !errors.Is(err, ratelimit.ErrUnavailable) || errors.Is(err, ratelimit.ErrBackendBug) {
+		if err := within(t, others); !errors.Is(err, ratelimit.ErrUnavailable) || errors.Is(err, ratelimit.ErrBackendBug) {
 			t.Errorf("an adjustment or a reset when the backend is closed: got %v, want an outage", err)
 		}
 	}
-	select {
-	case err := <-closed:
-		t.Errorf("Close returns %v while batches are under way, want it to wait", err)
-	default:
-	}
+	staysOpen(t, closed)
 	s.Resume()
-	if err := <-closed; err != nil {
+	if err := within(t, closed); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	for range cap(takes) {
-		if err := <-takes; err != nil && (!errors.Is(err, ratelimit.ErrUnavailable) || errors.Is(err, ratelimit.ErrBackendBug)) {
+		if err := within(t, takes); err != nil && (!errors.Is(err, ratelimit.ErrUnavailable) || errors.Is(err, ratelimit.ErrBackendBug)) {
 			t.Errorf("a call when the backend is closed: got %v, want an answer or an outage", err)
 		}
 	}
 	noneLeft(t)
 	if n := s.Do("EXISTS", keyOf(l, Key(Text("bob")))); n != int64(1) {
 		t.Error("an adjustment that waited was not sent, want it sent")
+	}
+}
+
+// Close waits for decisions under way, though nothing else is.
+func TestCloseWaitsForDecisions(t *testing.T) {
+	s := redistest.Start(t)
+	b := unhurried(t, s.URL(), WithClock(time.Now)) // under which no heartbeat is sent
+	l := limit(t, "b", 100, time.Hour)
+	took(t, b, l, nil)
+	s.Pause()
+	taken := make(chan error, 1)
+	go func() {
+		taken <- b.Take(context.Background(), []ratelimit.Charge{{Limit: l, Cost: 1}}, make([]ratelimit.Verdict, 1))
+	}()
+	server := b.topology.(*single).server
+	redistest.Eventually(t, 10*time.Second, "a decision under way", func() bool { return !server.idle() })
+	closed := make(chan error, 1)
+	go func() { closed <- b.Close() }()
+	staysOpen(t, closed)
+	s.Resume()
+	if err := within(t, closed); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := within(t, taken); err != nil && !errors.Is(err, ratelimit.ErrUnavailable) {
+		t.Errorf("a call under way: got %v, want an answer or an outage", err)
+	}
+	noneLeft(t)
+}
+
+// within returns what comes from a channel, which has to be soon.
+func within(t *testing.T, c <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing returns within 10 s")
+		return nil
+	}
+}
+
+// staysOpen fails the test if Close returns.
+func staysOpen(t *testing.T, closed chan error) {
+	t.Helper()
+	select {
+	case err := <-closed:
+		t.Errorf("Close returns %v while a batch is under way, want it to wait", err)
+		closed <- err
+	case <-time.After(50 * time.Millisecond):
 	}
 }
 

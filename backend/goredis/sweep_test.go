@@ -123,9 +123,10 @@ func TestNodesThatVanishAreDropped(t *testing.T) {
 		t.Fatalf("there are servers for %v, want %v", got, want)
 	}
 	kept := c.serverAt(stays.Addr)
+	once := ratelimit.Charge{Limit: l, Key: keyAt(t, c, l, old, "once"), Cost: 1} // and never again
 
 	// Calls are under way at a node when another one replaces it, or wait there.
-	key := keyAt(t, c, l, old)
+	key := keyAt(t, c, l, old, "caller")
 	old.Pause()
 	waiting := make(chan error, flightsPerServer+1)
 	for range cap(waiting) {
@@ -146,6 +147,9 @@ func TestNodesThatVanishAreDropped(t *testing.T) {
 		callers(t, b, l)
 		return slices.Equal(c.addrs(), addrsOf(stays, comes)) && slices.Equal(c.remembered(), addrsOf(stays, comes))
 	})
+	if got := portOf(b.Shard(&once)); got != portOf(comes.Addr) {
+		t.Errorf("the shard of a slot that was at the old node is %s, want %s", got, portOf(comes.Addr))
+	}
 	if c.serverAt(stays.Addr) != kept {
 		t.Error("the node that stays has a new combiner, want its old one")
 	}
@@ -170,10 +174,10 @@ func addrsOf(servers ...*redistest.Server) []string {
 }
 
 // keyAt returns a key that a node has.
-func keyAt(t *testing.T, c *cluster, l *ratelimit.Limit, node *redistest.Server) []byte {
+func keyAt(t *testing.T, c *cluster, l *ratelimit.Limit, node *redistest.Server, name string) []byte {
 	t.Helper()
 	for i := range 1000 {
-		key := Key(Text(fmt.Sprint("caller-", i)))
+		key := Key(Text(fmt.Sprint(name, "-", i)))
 		s, _, err := c.route(t.Context(), keyOf(l, key))
 		if err != nil {
 			t.Fatal(err)
