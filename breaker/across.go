@@ -42,6 +42,7 @@ func (b *Backend) takeApart(ctx context.Context, start time.Time, charges []rate
 	}
 	for _, p := range s.live {
 		if p.err == nil {
+			b.marks.set(p, start.Sub(b.guards.start))
 			p.copy(verdicts)
 			b.learn(p.charges, p.verdicts, p.guard)
 		}
@@ -74,9 +75,14 @@ func (b *Backend) askLive(ctx context.Context, start time.Time, s *split) (refus
 		}
 	}
 	return b.probeAll(ctx, probes, func() {
-		if len(s.live) > 1 && b.careful.now(b) {
+		switch at := start.Sub(b.guards.start); {
+		case len(s.live) == 1:
+			b.askOne(ctx, ctx, s.live[0])
+		case b.marks.met(s.live, at):
+			b.askWhole(ctx, s)
+		case b.careful.now(at):
 			b.askWithCare(ctx, start, s)
-		} else {
+		default:
 			b.askAll(ctx, ctx, s.live)
 		}
 	})
@@ -92,6 +98,9 @@ func (b *Backend) probeAll(ctx context.Context, probes []*piece, ask func()) (re
 	p := probes[0]
 	if !p.guard.probe(b, func() error {
 		if refused = b.probeAll(ctx, probes[1:], ask); refused != nil {
+			return errNeutral
+		}
+		if p.others {
 			return errNeutral
 		}
 		return p.guard.judge(ctx, p.err, p.slow)
@@ -164,7 +173,7 @@ func (b *Backend) giveBack(ctx context.Context, start time.Time, s *split, refus
 	if len(deltas) == 0 {
 		return
 	}
-	b.careful.start(b)
+	b.careful.start(start.Sub(b.guards.start))
 	done := make(chan struct{})
 	started := b.behind.start(func(ctx context.Context) {
 		defer close(done)

@@ -3,6 +3,7 @@ package breaker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -206,30 +207,68 @@ func windowOf(t *testing.T, bucket string, n int64) *ratelimit.Limit {
 func TestRefusedCallsLetOthersDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, b := newSharded(t)
-		live := limitOf(t, "live", ratelimit.Rule{Rate: ratelimit.Rate{Count: 100, Window: time.Second}})
-		full := perHour(t, "full", 1, ratelimit.Local)
-		if n := granted(t, b, 100, live); n != 100 {
-			t.Fatal(n)
-		}
-		granted(t, b, 1, full)
+		live, none := limitOf(t, "live", ratelimit.Rule{Rate: ratelimit.Rate{Count: 100, Window: time.Second}}), windowOf(t, "none", 0)
+		granted(t, b, 100, live)
 		s.breakBy(func(context.Context, []ratelimit.Charge) error {
 			time.Sleep(time.Millisecond / 2)
 			return nil
 		})
 		var callers sync.WaitGroup
-		for range 8 {
+		for caller := range 8 {
 			callers.Go(func() {
-				for end := time.Now().Add(time.Second); time.Now().Before(end); {
-					if v, err := take(b, live, full); err != nil || v[1].Allowed {
-						t.Errorf("a call of a limit that is used up: %+v, %v", v, err)
+				for n := range 1000 { // each for about a millisecond, of another key each time
+					charges := []ratelimit.Charge{{Limit: live, Key: []byte("alice"), Cost: 1}, {Limit: none, Key: fmt.Append(nil, caller, n), Cost: 1}}
+					verdicts := make([]ratelimit.Verdict, 2)
+					if err := b.Take(t.Context(), charges, verdicts); err != nil || verdicts[1].Allowed {
+						t.Errorf("a call of a limit of 0: %+v, %v", verdicts, err)
 					}
 				}
 			})
 		}
 		callers.Wait()
 		s.breakWith(nil)
-		if left := leftOf(t, s.Backend, live); left < 95 {
+		if left := leftOf(t, s.Backend, live); left < 85 {
 			t.Errorf("%d of 100 are left after a second of refused calls, want nearly all", left)
+		}
+	})
+}
+
+// A call that was refused goes out as a whole for a second, so that the primary may
+// remember it. If it fails then, only the shard that is named is to blame.
+func TestRefusedCallsGoOutWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newSharded(t)
+		live, none := windowOf(t, "live", 1000), windowOf(t, "none", 0)
+		for i, want := range []int{2, 1, 1} {
+			if n := granted(t, b, 1, live, none); n != 0 || s.reached() != want {
+				t.Errorf("call %d is granted, or does not reach the primary %d times", i, want)
+			}
+		}
+		if left := leftOf(t, s.Backend, live); left != 1000 {
+			t.Errorf("%d of 1000 are left of what refused nothing", left)
+		}
+		s.down["none"] = true
+		granted(t, b, 25, live, none)
+		if stateOf(b, "none") != gobreaker.StateOpen || stateOf(b, "live") != gobreaker.StateClosed {
+			t.Errorf("breakers are\n%v\nwant only that of none open", b.Status())
+		}
+		if n := s.reached(); n != 25 {
+			t.Errorf("25 calls reach the primary %d times", n)
+		}
+		s.down["none"] = false
+		time.Sleep(2 * time.Second)
+		for _, want := range []int{2, 1, 1, 1} { // the probes, too
+			if n := granted(t, b, 1, live, none); n != 0 || s.reached() != want {
+				t.Errorf("a probe is granted, or does not reach the primary %d times", want)
+			}
+		}
+		if stateOf(b, "none") != gobreaker.StateClosed {
+			t.Errorf("breakers are\n%v\nwant them closed", b.Status())
+		}
+		s.breakWith(errLost) // of which it is not known where it was
+		granted(t, b, 25, live, none)
+		if stateOf(b, "none") != gobreaker.StateOpen || stateOf(b, "live") != gobreaker.StateOpen {
+			t.Errorf("breakers are\n%v\nwant both open", b.Status())
 		}
 	})
 }

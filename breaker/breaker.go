@@ -27,6 +27,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ type Backend struct {
 	scratch  sync.Pool // of *part
 	splits   sync.Pool // of *split
 	careful  careful
+	marks    marks
 	behind   behind
 	closed   atomic.Bool
 }
@@ -81,6 +83,7 @@ func New(primary, fallback ratelimit.Backend, opts ...Option) (*Backend, error) 
 	}
 	b.behind.open()
 	b.guards.make, b.guards.start = b.newGuard, time.Now()
+	b.marks.seed = maphash.MakeSeed()
 	b.ledger.room, b.doubts.room = c.ledger, c.ledger
 	b.scratch.New = func() any { return &part{} }
 	b.splits.New = func() any { return &split{} }

@@ -116,6 +116,9 @@ func TestCallersWhoLeaveAreNeutral(t *testing.T) {
 			t.Fatalf("the call ends with %v, want the caller's cause", err)
 		}
 	}
+	if s := b.Status(); s.Local != 0 || s.Denied != 0 {
+		t.Errorf("callers who left were decided for: %v", s)
+	}
 	if s := b.Status().Shards; len(s) > 0 && (s[0].State != gobreaker.StateClosed || s[0].Cause != nil) {
 		t.Errorf("after 1,000 callers left the breaker is %+v", s[0])
 	}
@@ -206,6 +209,47 @@ func TestHalfOpenLetsOnlyProbesThrough(t *testing.T) {
 		wg.Wait()
 		if n := p.reached(); n > 3 {
 			t.Errorf("%d calls reached the primary, want at most 3", n)
+		}
+	})
+}
+
+// A primary whose budget is longer than the breaker's is not waited for that long.
+func TestLongerBudgetOfThePrimary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, patient{p})
+		p.breakBy(func(ctx context.Context, _ []ratelimit.Charge) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		start := time.Now()
+		if n := granted(t, b, 1, perHour(t, "b", 10, ratelimit.Local)); n != 1 || time.Since(start) != 10*time.Millisecond {
+			t.Errorf("%d granted after %v, want one after the budget", n, time.Since(start))
+		}
+	})
+}
+
+type patient struct{ *primary }
+
+func (patient) Budget() time.Duration { return time.Minute }
+
+// What a breaker counted before an outage does not keep it from opening after it.
+func TestOpensAsSoonAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, p, breaker.WithTrip(20, 0.5, 10*time.Second), breaker.WithOpen(time.Second, 1))
+		l := perHour(t, "b", 1000, ratelimit.Local)
+		granted(t, b, 30, l)
+		for trips := range 3 {
+			p.breakWith(errDown)
+			granted(t, b, 20, l)
+			if s := b.Status().Shards[0]; trips > 0 && s.Trips != trips+1 {
+				t.Errorf("20 failures later the breaker is %+v, want it opened %d times", s, trips+1)
+			}
+			granted(t, b, 10, l)
+			p.breakWith(nil)
+			time.Sleep(2 * time.Second)
+			granted(t, b, 1, l)
 		}
 	})
 }

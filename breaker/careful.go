@@ -15,14 +15,9 @@ const carefulTime = time.Second
 // careful tells whether that is so.
 type careful struct{ until atomic.Int64 } // ns since the backend was made
 
-func (c *careful) now(b *Backend) bool {
-	until := c.until.Load()
-	return until != 0 && int64(time.Since(b.guards.start)) < until
-}
+func (c *careful) now(at time.Duration) bool { return int64(at) < c.until.Load() }
 
-func (c *careful) start(b *Backend) {
-	c.until.Store(int64(time.Since(b.guards.start) + carefulTime))
-}
+func (c *careful) start(at time.Duration) { c.until.Store(int64(at + carefulTime)) }
 
 // askWithCare asks about the live pieces so that a call that is refused charges
 // nothing: it first reads all, then charges those that seem to have no room or else

@@ -132,6 +132,27 @@ func TestFallbackIsWarm(t *testing.T) {
 	}
 }
 
+// The verdicts of probes hand out nothing new, should the outage go on: not even of
+// what the ledger has no room for.
+func TestProbesDoNotMoveTheFallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, p, breaker.WithLedger(0))
+		l := perHour(t, "b", 100, ratelimit.Local)
+		trip(t, p, b, l)
+		if n := granted(t, b, 100, l); n != 80 {
+			t.Errorf("%d more are granted, want 80", n)
+		}
+		p.breakWith(nil)
+		time.Sleep(2 * time.Second)
+		granted(t, b, 1, l) // of three probes
+		p.breakWith(errDown)
+		if n := granted(t, b, 50, l); n > 1 {
+			t.Errorf("%d are granted after a probe, want nothing new", n)
+		}
+	})
+}
+
 // After the longest time, rules that say Local deny too.
 func TestLongestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

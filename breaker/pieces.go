@@ -16,6 +16,8 @@ type piece struct {
 	turn  int64 // of the guard
 	err   error // why the primary did not decide; nil if it did
 	slow  bool
+
+	others bool // whether err is only about another shard
 }
 
 // A split is a call that is about several shards. Its pieces are asked apart, so
@@ -24,6 +26,7 @@ type split struct {
 	pieces []piece
 	used   int
 	live   []*piece // that the primary is asked about
+	whole  part     // all of live
 	gone   part     // what the fallback decides
 	unsent []bool   // of gone's charges, which the primary cannot have charged
 }
@@ -53,7 +56,7 @@ func (s *split) of(g *guard) *piece {
 	p := &s.pieces[s.used]
 	s.used++
 	p.reset()
-	p.guard, p.turn, p.err, p.slow = g, g.turn.Load(), nil, false
+	p.guard, p.turn, p.err, p.slow, p.others = g, g.turn.Load(), nil, false, false
 	return p
 }
 
@@ -63,6 +66,7 @@ func (s *split) free() {
 		s.pieces[i].reset()
 		s.pieces[i].guard, s.pieces[i].err = nil, nil
 	}
+	s.whole.reset()
 	s.gone.reset()
 	clear(s.live)
 }

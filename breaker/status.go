@@ -94,16 +94,22 @@ func (s Status) String() string {
 		fmt.Fprintf(&b, "%s: %v since %s, %d trips, degraded %v", cmp.Or(shard.Shard, "primary"), shard.State,
 			shard.Since.Format(time.TimeOnly), shard.Trips, shard.Degraded.Round(time.Millisecond))
 		if shard.Cause != nil && shard.State != gobreaker.StateClosed {
-			fmt.Fprintf(&b, ", %v", shard.Cause)
+			fmt.Fprintf(&b, ", %s", firstLine(shard.Cause))
 		}
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "%d instances, %d local decisions, %d denied, %d buckets to settle, %d units settled, %d dropped",
 		s.Instances, s.Local, s.Denied, s.Ledger, s.Settled, s.Dropped)
 	if s.Bug != nil {
-		fmt.Fprintf(&b, "\n%d calls met a bug or a wrong set-up, the last: %v", s.Bugs, s.Bug)
+		fmt.Fprintf(&b, "\n%d calls met a bug or a wrong set-up, the last: %s", s.Bugs, firstLine(s.Bug))
 	}
 	return b.String()
+}
+
+// firstLine returns an error's text without the stack of a panic.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }
 
 // portion returns used × part ÷ whole, rounded up; used is at most whole.
