@@ -110,30 +110,42 @@ func TestCloseWhileTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// Close waits for decisions under way, though nothing else is.
-func TestCloseWaitsForDecisions(t *testing.T) {
-	s := redistest.Start(t)
-	b := unhurried(t, s.URL(), WithClock(time.Now)) // under which no heartbeat is sent
+// Close waits for a decision that is under way, and for an adjustment, though
+// nothing else is.
+func TestCloseWaitsForEach(t *testing.T) {
 	l := limit(t, "b", 100, time.Hour)
-	took(t, b, l, nil)
-	s.Pause()
-	taken := make(chan error, 1)
-	go func() {
-		taken <- b.Take(context.Background(), []ratelimit.Charge{{Limit: l, Cost: 1}}, make([]ratelimit.Verdict, 1))
-	}()
-	server := b.topology.(*single).server
-	redistest.Eventually(t, 10*time.Second, "a decision under way", func() bool { return !server.idle() })
-	closed := make(chan error, 1)
-	go func() { closed <- b.Close() }()
-	staysOpen(t, closed)
-	s.Resume()
-	if err := within(t, closed); err != nil {
-		t.Errorf("Close: %v", err)
+	for name, call := range map[string]func(*Backend) error{
+		"decision": func(b *Backend) error {
+			return b.Take(context.Background(), []ratelimit.Charge{{Limit: l, Cost: 1}}, make([]ratelimit.Verdict, 1))
+		},
+		"adjustment": func(b *Backend) error {
+			return b.Adjust(context.Background(), []ratelimit.Delta{{Limit: l, Cost: 1, Units: 1}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			b := unhurried(t, s.URL(), WithClock(time.Now)) // under which no heartbeat is sent
+			took(t, b, l, nil)
+			s.Pause()
+			called := make(chan error, 1)
+			go func() { called <- call(b) }()
+			server := b.topology.(*single).server
+			redistest.Eventually(t, 10*time.Second, "something under way", func() bool {
+				return !server.idle() || server.changes.state() != "idle"
+			})
+			closed := make(chan error, 1)
+			go func() { closed <- b.Close() }()
+			staysOpen(t, closed)
+			s.Resume()
+			if err := within(t, closed); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			if err := within(t, called); err != nil && !errors.Is(err, ratelimit.ErrUnavailable) {
+				t.Errorf("a call under way: got %v, want an answer or an outage", err)
+			}
+			noneLeft(t)
+		})
 	}
-	if err := within(t, taken); err != nil && !errors.Is(err, ratelimit.ErrUnavailable) {
-		t.Errorf("a call under way: got %v, want an answer or an outage", err)
-	}
-	noneLeft(t)
 }
 
 // within returns what comes from a channel, which has to be soon.

@@ -211,3 +211,22 @@ func TestAdjustForgetsRefusals(t *testing.T) {
 		t.Error("a call after its unit was given back is refused")
 	}
 }
+
+// A refusal for the sake of units that a refused call held for a moment is not
+// remembered once they are given back.
+func TestCancelForgetsRefusals(t *testing.T) {
+	b := opened(t, redistest.StartCluster(t, redistest.Replicas(0)).URL())
+	window := 366 * 24 * time.Hour
+	wide, narrow := limit(t, "wide", 1000, window), limit(t, "narrow", 1, window)
+	took(t, b, narrow, []byte("shop"))
+	alice := charge(wide, "alice", 1)
+	b.refusals.remember(b.refusals.sign(alice), alice, refusedFor(time.Hour))
+	both := append(charge(wide, "alice", 1), charge(narrow, "shop", 1)...)
+	verdicts := make([]ratelimit.Verdict, 2)
+	if err := b.Take(t.Context(), both, verdicts); err != nil || !verdicts[0].Allowed || verdicts[1].Allowed {
+		t.Fatalf("answered %+v, %v, want that only the second refuses", verdicts, err)
+	}
+	if v := took(t, b, wide, []byte("alice")); !v.Allowed {
+		t.Errorf("answered %+v, want a grant: what the refused call held was given back", v)
+	}
+}
