@@ -98,8 +98,8 @@ func (b *Backend) Take(ctx context.Context, charges []ratelimit.Charge, verdicts
 	if err := checkCall(charges, verdicts); err != nil {
 		return err
 	}
-	if err := context.Cause(ctx); err != nil {
-		return fmt.Errorf("breaker: %w", err)
+	if ctx.Err() != nil {
+		return fmt.Errorf("breaker: %w", context.Cause(ctx))
 	}
 	start := b.now()
 	shard, one := b.shardOfAll(charges)

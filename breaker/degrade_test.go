@@ -45,6 +45,18 @@ func TestRulesSayWhatAnOutageMeans(t *testing.T) {
 	}
 }
 
+// What is allowed says what it would leave, and no less than nothing.
+func TestAllowedTellsWhatIsLeft(t *testing.T) {
+	p := newPrimary(t)
+	p.breakWith(errDown)
+	b := newBreaker(t, p)
+	for cost, left := range map[int64]int64{0: 10, 4: 6, 10: 0, 11: 0} {
+		if v, err := takeCtx(t.Context(), b, cost, perHour(t, "b", 10, ratelimit.Allow)); err != nil || !v[0].Allowed || v[0].Remaining != left {
+			t.Errorf("a cost of %d: %+v, %v; want %d left", cost, v, err, left)
+		}
+	}
+}
+
 // Three instances without their primary grant together what one limit does.
 func TestInstancesShareTheLimit(t *testing.T) {
 	for _, c := range []struct {

@@ -42,6 +42,7 @@ type primary struct {
 
 	noAdjust, hangAdjust bool // Adjust fails, or ends with its context
 	adjusting            func(context.Context)
+	atOnce               int // the most deltas of one Adjust
 }
 
 func newPrimary(t testing.TB) *primary {
@@ -73,7 +74,7 @@ func (p *primary) Take(ctx context.Context, charges []ratelimit.Charge, verdicts
 
 func (p *primary) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 	p.mu.Lock()
-	p.adjusted = append(p.adjusted, deltas...)
+	p.adjusted, p.atOnce = append(p.adjusted, deltas...), max(p.atOnce, len(deltas))
 	p.mu.Unlock()
 	if p.adjusting != nil {
 		p.adjusting(ctx)

@@ -3,6 +3,8 @@ package breaker_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,6 +125,82 @@ func TestFailedSettlementIsDropped(t *testing.T) {
 		synctest.Wait()
 		if s := b.Status(); s.Dropped != 20 || s.Ledger != 0 || s.Settled != 0 || len(p.adjusted) != 1 {
 			t.Errorf("%v, tried %d times; want 20 units dropped after one try", s, len(p.adjusted))
+		}
+	})
+}
+
+// One that was certainly not sent is tried again.
+func TestUnsentSettlementIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := &unreachable{primary: newPrimary(t)}
+		b := newBreaker(t, down)
+		l := perHour(t, "b", 100, ratelimit.Local)
+		trip(t, down.primary, b, l)
+		down.breakWith(nil)
+		down.refuses.Store(true)
+		time.Sleep(2 * time.Second)
+		granted(t, b, 3, l)
+		synctest.Wait()
+		if s := b.Status(); s.Dropped != 0 || s.Ledger != 1 || s.Settled != 0 {
+			t.Errorf("%v, want 20 units still to be charged", s)
+		}
+		down.refuses.Store(false)
+		time.Sleep(2 * time.Second)
+		granted(t, b, 1, l)
+		synctest.Wait()
+		if s := b.Status(); s.Dropped != 0 || s.Ledger != 0 || s.Settled != 20 {
+			t.Errorf("%v, want 20 units charged", s)
+		}
+	})
+}
+
+type unreachable struct {
+	*primary
+	refuses atomic.Bool
+}
+
+func (u *unreachable) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
+	if u.refuses.Load() {
+		return errDown
+	}
+	return u.primary.Adjust(ctx, deltas)
+}
+
+// Many buckets are charged in several calls, and one that hangs ends.
+func TestSettlementIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, p)
+		l := perHour(t, "b", 100, ratelimit.Local)
+		outage := func() {
+			p.breakWith(errDown)
+			for n := range 250 {
+				charges := []ratelimit.Charge{{Limit: l, Key: fmt.Append(nil, n), Cost: 1}}
+				if err := b.Take(t.Context(), charges, make([]ratelimit.Verdict, 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.breakWith(nil)
+			time.Sleep(2 * time.Second)
+			granted(t, b, 3, l)
+		}
+		outage()
+		synctest.Wait()
+		if s := b.Status(); s.Settled != 250 || p.atOnce != 100 {
+			t.Errorf("%v, %d buckets at once, want 250 units, 100 at once", s, p.atOnce)
+		}
+		p.hangAdjust = true
+		outage()
+		time.Sleep(300 * time.Millisecond) // three times ten budgets
+		synctest.Wait()
+		if s := b.Status(); s.Dropped != 250 || s.Ledger != 0 || b.Doubts() != 250 {
+			t.Errorf("%v, %d buckets in doubt, want 250 units dropped and kept in doubt", s, b.Doubts())
+		}
+		time.Sleep(2 * time.Hour)
+		granted(t, b, 1, l)
+		synctest.Wait()
+		if b.Doubts() != 0 {
+			t.Errorf("%d buckets are in doubt two hours later", b.Doubts())
 		}
 	})
 }
