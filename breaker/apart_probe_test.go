@@ -9,6 +9,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/breaker"
 )
 
 // In half-open a call across shards is a probe of each, and each breaker hears of
@@ -28,6 +29,34 @@ func TestProbesAcrossShards(t *testing.T) {
 		granted(t, b, 2, one, two)
 		if stateOf(b, "one") != gobreaker.StateClosed {
 			t.Errorf("after three probes breakers are\n%v\nwant that of one closed", b.Status())
+		}
+	})
+}
+
+// A part that is slow is a probe that failed, and the next ones are not.
+func TestSlowProbesAcrossShards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newSharded(t)
+		b := newBreaker(t, s, breaker.WithSlow(5*time.Millisecond))
+		one, two := windowOf(t, "one", 1000), windowOf(t, "two", 1000)
+		s.breakWith(errDown)
+		granted(t, b, 30, one, two)
+		time.Sleep(2 * time.Second)
+		s.breakBy(func(_ context.Context, charges []ratelimit.Charge) error {
+			if charges[0].Limit == two {
+				time.Sleep(6 * time.Millisecond)
+			}
+			return nil
+		})
+		granted(t, b, 1, one, two)
+		if stateOf(b, "one") != gobreaker.StateHalfOpen || stateOf(b, "two") != gobreaker.StateOpen {
+			t.Errorf("after a probe of which one part was slow breakers are\n%v\nwant that of two open again", b.Status())
+		}
+		s.breakWith(nil)
+		time.Sleep(2 * time.Second)
+		granted(t, b, 3, one, two)
+		if stateOf(b, "one") != gobreaker.StateClosed || stateOf(b, "two") != gobreaker.StateClosed {
+			t.Errorf("after three quick ones breakers are\n%v\nwant them closed", b.Status())
 		}
 	})
 }

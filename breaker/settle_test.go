@@ -129,6 +129,54 @@ func TestFailedSettlementIsDropped(t *testing.T) {
 	})
 }
 
+// What was given back of a grant of the fallback is not charged, whatever else is
+// used of the bucket.
+func TestRefundedGrantsAreNotSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		p.fleet = 2
+		b := newBreaker(t, p)
+		l := windowOf(t, "b", 100)
+		p.breakWith(errDown)
+		granted(t, b, 4, l)
+		v, err := take(b, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Adjust(t.Context(), []ratelimit.Delta{{Limit: l, Key: []byte("alice"), Cost: 1, Units: -1, Receipt: v[0].Receipt}}); err != nil {
+			t.Fatal(err)
+		}
+		p.breakWith(errLost)
+		if v, err = take(b, l); err != nil || v[0].Remaining != 45 {
+			t.Errorf("%+v, %v; want 45 left of a share of 50", v, err)
+		}
+		p.breakWith(nil)
+		time.Sleep(2 * time.Second)
+		granted(t, b, 1, l)
+		synctest.Wait()
+		if s := b.Status(); s.Settled != 4 || len(p.adjusted) != 1 {
+			t.Errorf("%v, want 4 units charged", s)
+		}
+	})
+}
+
+// A charge of the primary is not given back while that is away, and the caller is
+// told.
+func TestRefundWhileThePrimaryIsAway(t *testing.T) {
+	p := newPrimary(t)
+	b := newBreaker(t, p)
+	l := perHour(t, "b", 100, ratelimit.Local)
+	v, err := take(b, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trip(t, p, b, l)
+	err = b.Adjust(t.Context(), []ratelimit.Delta{{Limit: l, Key: []byte("alice"), Cost: 1, Units: -1, Receipt: v[0].Receipt}})
+	if !errors.Is(err, ratelimit.ErrUnavailable) || len(p.adjusted) != 0 {
+		t.Errorf("a refund ends with %v and reaches the primary %d times, want unavailable", err, len(p.adjusted))
+	}
+}
+
 // One that was certainly not sent is tried again.
 func TestUnsentSettlementIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
