@@ -150,6 +150,7 @@ func asked(m *redistest.Commands) []string {
 
 // What docs/redis.md says a user needs is enough, and no more than that.
 func TestDocumentedPermissions(t *testing.T) {
+	t.Parallel()
 	s, book := redistest.Start(t), &logbook{}
 	acl := userOf(t, []*redistest.Server{s}, "+evalsha")
 	address := "redis://limiter:password@" + s.Addr
@@ -196,6 +197,7 @@ func checkQuiet(t *testing.T, servers []*redistest.Server, book *logbook) {
 }
 
 func TestDocumentedPermissionsOnACluster(t *testing.T) {
+	t.Parallel()
 	cluster, book := redistest.StartCluster(t, redistest.Replicas(0)), &logbook{}
 	acl := userOf(t, cluster.Nodes, "+evalsha", "+cluster|slots")
 	var watched []*redistest.Commands
@@ -258,6 +260,7 @@ func followMove(t *testing.T, b *Backend, cluster *redistest.Cluster) {
 // A client with routing policies asks at each redirect for the table of all
 // commands, and follows it without.
 func TestDocumentedPermissionsOfAClientWithPolicies(t *testing.T) {
+	t.Parallel()
 	cluster, book := redistest.StartCluster(t, redistest.Replicas(0)), &logbook{}
 	userOf(t, cluster.Nodes, "+evalsha", "+cluster|slots")
 	for _, s := range cluster.Nodes {
@@ -277,6 +280,7 @@ func TestDocumentedPermissionsOfAClientWithPolicies(t *testing.T) {
 }
 
 func TestDocumentedPermissionsBehindSentinels(t *testing.T) {
+	t.Parallel()
 	sentinel, book := redistest.StartSentinel(t), &logbook{}
 	userOf(t, sentinel.Servers, "+evalsha")
 	userOf(t, sentinel.Sentinels, "+subscribe")

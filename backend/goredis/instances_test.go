@@ -100,6 +100,7 @@ func TestInstancesThatDie(t *testing.T) {
 
 // While Redis is away the number stays; in the end nothing is left there.
 func TestInstancesWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	b := opened(t, s.URL(), often(), WithBudget(100*time.Millisecond))
 	redistest.Eventually(t, 5*time.Second, "a decision", func() bool {

@@ -179,7 +179,7 @@ func TestAdjustingForgetsRefusals(t *testing.T) {
 
 func TestRefusalsAreBounded(t *testing.T) {
 	r, l := newRefusals(), limit(t, "b", 10, time.Hour)
-	for i := range 4 * refusalShards * refusalsPerShard {
+	for i := range 2 * refusalShards * refusalsPerShard {
 		r.told(charge(l, strconv.Itoa(i), 3), refusedFor(time.Hour))
 	}
 	total := 0

@@ -175,6 +175,7 @@ func letters(r rune) rune {
 
 // A server that is silent holds up the reset on no other, and an error names it.
 func TestResetNamesTheServersThatFail(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.StartCluster(t, redistest.Replicas(0), redistest.Config("cluster-node-timeout 60000"))
 	client, err := NewClient(nodes.URL() + "&read_timeout=60s&write_timeout=60s")
 	if err != nil {

@@ -46,6 +46,7 @@ func TestShardIsTheMaster(t *testing.T) {
 }
 
 func TestShardFollowsAFailover(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.Masters(1))
 	b := opened(t, cluster.URL())
 	l := limit(t, "b", 10, time.Minute)

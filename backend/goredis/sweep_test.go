@@ -192,6 +192,7 @@ func keyAt(t *testing.T, c *cluster, l *ratelimit.Limit, node *redistest.Server,
 
 // On a real cluster: a master dies, its replica takes over, and all forget it.
 func TestMastersThatDieAreDropped(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.StartCluster(t)
 	b := opened(t, nodes.URL())
 	c := b.topology.(*cluster)
