@@ -79,6 +79,7 @@ func (s *server) decideAlone(ctx context.Context, r *request, budget time.Durati
 	defer s.put(b)
 	b.slot, b.script = r.slot, r.script()
 	b.add(r)
+	b.choose()
 	cmd := command{redis.NewCmd(within, b.arguments(false, s.now())...)}
 	err = client.ask(within, cmd)
 	if isRedirect(err) || isNoScript(err) { // it did not run

@@ -1,7 +1,6 @@
 package goredis
 
 import (
-	"math"
 	"time"
 
 	"github.com/protolimit/ratelimit"
@@ -14,7 +13,8 @@ type level struct {
 	since  uint64 // µs since then
 }
 
-// What buckets.lua says of a call, and of the form of a state (common.lua).
+// What bucket.lua and buckets.lua say of a call, and of the form of a state
+// (common.lua).
 const (
 	saysCharged   = '+'
 	saysNot       = '-'
@@ -33,64 +33,88 @@ const (
 	shortMark  = 10 << 31 // stands above the level in the short form
 )
 
+// readState reads what bucket.lua says of the request.
+func (r *request) readState(reply string) (ok bool) {
+	b := &r.buckets[0]
+	var l level
+	switch size := len(reply); size {
+	case 1:
+		r.large = reply[0] == saysUndecided
+		if reply[0] == saysForeign {
+			r.err = errForeign(b.limit)
+		}
+		return r.large || r.err != nil
+	case shortSize, longSize:
+		var at int64
+		l, at = readLevel(reply, b.limit)
+		r.granted = true
+		b.verdict = l.verdict(b.limit, 0)
+		b.verdict.Receipt.At = at
+	case 8, 8 + shortSize, 8 + longSize:
+		if size > 8 {
+			var at int64
+			l, at = readLevel(reply[8:], b.limit)
+			l.since = uint64(max(double(reply)-at, 0))
+		}
+		r.granted = b.units == 0
+		b.verdict = l.verdict(b.limit, b.units)
+	default:
+		return false
+	}
+	return true
+}
+
 // readStates reads what buckets.lua says of the request from the head of reply,
 // and returns the rest.
 func (r *request) readStates(reply string, now int64) (rest string, ok bool) {
-	if reply == "" {
-		return "", false
-	}
-	says := reply[0]
-	rest = reply[1:]
-	r.granted, r.large = says == saysCharged, says == saysUndecided
 	for i := range r.buckets {
-		b := &r.buckets[i]
-		var l level
-		if l, rest, ok = b.readState(rest, now); !ok {
+		if len(reply) < 2 {
 			return "", false
 		}
+		b := &r.buckets[i]
+		says, form := reply[0], reply[1]
+		reply = reply[2:]
+		var l level
 		switch {
-		case l.stored == foreign:
+		case form == formShort && len(reply) >= shortSize:
+			l, reply = levelAt(reply[:shortSize], b.limit, now), reply[shortSize:]
+		case form == formLong && len(reply) >= longSize:
+			l, reply = levelAt(reply[:longSize], b.limit, now), reply[longSize:]
+		case form == formForeign:
 			r.err = errForeign(b.limit)
-		case says == saysCharged && b.units > 0:
+		case form != formNone:
+			return "", false
+		}
+		r.granted, r.large = says == saysCharged, says == saysUndecided
+		switch {
+		case !r.granted:
+			b.verdict = l.verdict(b.limit, b.units)
+		case b.units > 0:
 			b.verdict = l.verdict(b.limit, 0)
 			b.verdict.Receipt.At = now
 		default:
-			b.verdict = l.verdict(b.limit, b.units)
+			b.verdict = l.verdict(b.limit, 0)
 		}
 	}
-	return rest, says == saysCharged || says == saysNot || says == saysForeign || says == saysUndecided
+	return reply, true
 }
 
-// foreign is what is stored where a key holds something else.
-const foreign = math.MaxUint64
-
-// readState reads the state of a bucket from the head of reply, and returns the
-// rest.
-func (b *bucket) readState(reply string, now int64) (l level, rest string, ok bool) {
-	if reply == "" {
-		return l, "", false
-	}
-	form, rest := reply[0], reply[1:]
-	var shift uint8
-	var at int64
-	switch {
-	case form == formNone:
-		return l, rest, true
-	case form == formForeign:
-		return level{stored: foreign}, rest, true
-	case form == formShort && len(rest) >= shortSize:
-		low, high := number48(rest), number48(rest[6:])
-		l.stored, shift, at = high>>13-shortMark, shortShift, int64(low|high&15<<48)
-		rest = rest[shortSize:]
-	case form == formLong && len(rest) >= longSize:
-		l.stored, shift, at = uint64(double(rest[1:])), rest[0], double(rest[9:])
-		rest = rest[longSize:]
-	default:
-		return l, "", false
-	}
-	l.stored = inSteps(l.stored, shift, b.limit.Shift())
+// levelAt reads a state as it is at now.
+func levelAt(s string, limit *ratelimit.Limit, now int64) level {
+	l, at := readLevel(s, limit)
 	l.since = uint64(max(now-at, 0))
-	return l, rest, true
+	return l
+}
+
+// readLevel reads a state of 12 or 25 bytes, and when it was stored.
+func readLevel(s string, limit *ratelimit.Limit) (l level, at int64) {
+	if len(s) == shortSize {
+		low, high := number48(s), number48(s[6:])
+		l.stored = inSteps(high>>13-shortMark, shortShift, limit.Shift())
+		return l, int64(low | high&15<<48)
+	}
+	l.stored = inSteps(uint64(double(s[1:])), s[0], limit.Shift())
+	return l, double(s[9:])
 }
 
 // number48 reads the 48 bits at the head of s.

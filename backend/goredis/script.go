@@ -12,6 +12,9 @@ var commonSource string
 //go:embed lua/log.lua
 var logSource string
 
+//go:embed lua/bucket.lua
+var bucketSource string
+
 //go:embed lua/buckets.lua
 var bucketsSource string
 
@@ -22,8 +25,10 @@ var takeSource string
 var adjustSource string
 
 // Scripts are sent by hash (EVALSHA), and in full only to a server that lacks
-// them. bucketsScript decides what nearly all calls are, takeScript every call.
+// them. bucketsScript decides what nearly all calls are, and bucketScript one of
+// them that is alone and has one charge; takeScript decides every call.
 var (
+	bucketScript  = newScript(bucketSource)
 	bucketsScript = newScript(bucketsSource)
 	takeScript    = newScript(library() + takeSource)
 	adjustScript  = newScript(library() + adjustSource)

@@ -112,6 +112,9 @@ func (s *server) split(requests []*request) []*batch {
 		}
 		batches[i].add(r)
 	}
+	for _, b := range batches {
+		b.choose()
+	}
 	return batches
 }
 

@@ -73,7 +73,7 @@ func (b *Backend) meet(client *redis.Client) {
 	defer cancel()
 	probe, _ := b.topology.keyOf(ctx, client, b.namespace+":{~probe", "}:probe") // "" if it has no slots
 	client = client.WithTimeout(min(meetingTime, max(b.patience, socketTimeout)))
-	for _, s := range []*script{bucketsScript, takeScript, adjustScript, instancesScript} {
+	for _, s := range []*script{bucketScript, bucketsScript, takeScript, adjustScript, instancesScript} {
 		if err := client.Process(ctx, command{redis.NewCmd(ctx, "script", "load", s.source)}); err != nil {
 			break // by then each is sent in full when it is missed
 		}

@@ -73,14 +73,33 @@ func (b *batch) arguments(full bool, now []byte) []any {
 	for _, key := range b.logs {
 		b.args = append(b.args, key)
 	}
-	if b.script == bucketsScript {
+	switch b.script {
+	case bucketScript:
+		b.packBucket()
+		b.args = append(b.args, append(b.calls, now...))
+	case bucketsScript:
 		b.packBuckets()
 		b.args = append(b.args, b.calls, now)
-	} else {
+	default:
 		b.pack()
 		b.args = append(b.args, b.packed, b.calls, now)
 	}
 	return b.args
+}
+
+// packBucket writes the only charge for bucket.lua.
+func (b *batch) packBucket() {
+	u := &b.requests[0].buckets[0]
+	b.calls = appendBucket(appendDouble(b.calls[:0], u.units), u.limit)
+}
+
+// appendBucket appends a limit as bucket.lua and buckets.lua have it.
+func appendBucket(dst []byte, l *ratelimit.Limit) []byte {
+	num, den := l.Drain()
+	for _, n := range [...]int64{l.Most(), 1 << l.Shift(), int64(num), int64(den)} {
+		dst = appendDouble(dst, n)
+	}
+	return dst
 }
 
 // packBuckets writes the calls for buckets.lua.
@@ -96,10 +115,10 @@ func (b *batch) packBuckets() {
 			if r.dry {
 				more += 2
 			}
-			num, den := u.limit.Drain()
-			for _, n := range [...]int64{int64(1 + b.places[u.key]), more, u.units, u.limit.Most(), 1 << u.limit.Shift(), int64(num), int64(den)} {
+			for _, n := range [...]int64{int64(1 + b.places[u.key]), more, u.units} {
 				b.calls = appendDouble(b.calls, n)
 			}
+			b.calls = appendBucket(b.calls, u.limit)
 		}
 	}
 }
@@ -151,6 +170,13 @@ func (r *request) script() *script {
 	return bucketsScript
 }
 
+// choose has the batch decided by the smallest script that can.
+func (b *batch) choose() {
+	if r := b.requests[0]; b.script == bucketsScript && b.buckets == 1 && !r.dry {
+		b.script = bucketScript
+	}
+}
+
 func scriptName(full bool) string {
 	if full {
 		return "eval"
@@ -195,23 +221,33 @@ var errReply = errors.New("reply of the script is not what it returns")
 
 // read gives the reply of the script to the requests of the batch.
 func (b *batch) read(reply string) {
-	read := (*request).readVerdicts
-	if b.script == bucketsScript {
-		read = (*request).readStates
+	var ok bool
+	switch b.script {
+	case bucketScript:
+		ok = b.requests[0].readState(reply)
+	case bucketsScript:
+		ok = b.readAll(reply, (*request).readStates)
+	default:
+		ok = b.readAll(reply, (*request).readVerdicts)
 	}
-	rest, ok := reply, len(reply) >= 8
-	var now int64
-	if ok {
-		now, rest = double(reply), reply[8:]
-	}
-	for _, r := range b.requests {
-		if ok {
-			rest, ok = read(r, rest, now)
-		}
-	}
-	if !ok || rest != "" {
+	if !ok {
 		b.fail(bug(errReply))
 	}
+}
+
+// readAll reads a reply that begins with the server's time, with what reads one
+// request of it and returns the rest.
+func (b *batch) readAll(reply string, read func(r *request, reply string, now int64) (string, bool)) (ok bool) {
+	if len(reply) < 8 {
+		return false
+	}
+	now, reply := double(reply), reply[8:]
+	for _, r := range b.requests {
+		if reply, ok = read(r, reply, now); !ok {
+			return false
+		}
+	}
+	return reply == ""
 }
 
 // What take.lua says of a charge: the reason in two bits, and what became of the

@@ -11,87 +11,88 @@
 --          a µs
 -- ARGV[2]  now in µs since 1970 as a double, or "" for this server's clock
 --
--- Returns one string: now as a double; then for each call a byte, + if all charges
--- have room and were charged, - if not or if they were only judged, ! if a key
--- holds something else, ? if it was left undecided; and for each of its charges a
--- byte, the form of its bucket's state, and the state: as this charge stored it, or
--- as it was before if nothing was charged. The forms are 0 for none, s for short, l
--- for long (common.lua has both), ! for something else.
+-- Returns one string: now as a double; then for each charge two bytes and the state
+-- of its bucket. The first byte says of the call that all of its charges have room
+-- and were made (+); that one has none, or that they were only judged (-); that a
+-- key holds something else (!); or that it was left undecided (?). The second is the
+-- form of the state: none (0), short (s), long (l), both as in common.lua, or
+-- something else (!), which does not follow. The state is as the charge left it, or
+-- as it was if nothing was charged.
 --
 -- Raises READONLY, OOM and the like before anything is written.
 
-local pack, unpack_ = struct.pack, struct.unpack
+local call, pack, unpack_, frexp = redis.call, struct.pack, struct.unpack, math.frexp
 local MOST = 9007199254740991 -- 2^53 - 1
 local RECORD = '<ddddddd'
-local calls, given, now = ARGV[1], ARGV[2] ~= ''
+local keys, calls, given, now = KEYS, ARGV[1], ARGV[2] ~= ''
 if given then
   now = unpack_('<d', ARGV[2])
 else
-  local t = redis.call('TIME')
+  local t = call('TIME')
   now = t[1] * 1000000 + t[2]
 end
 local low = now % 281474976710656 -- 2^48
 local high = (now - low) / 281474976710656
 local second = (now - now % 1000000) / 1000000
 
-local held -- the state of each key, as it is stored
-if KEYS[2] then
-  held = redis.call('MGET', unpack(KEYS))
-  for k = 1, #KEYS do
-    -- MGET answers nil for a foreign type too, and SET would overwrite it.
-    if not held[k] and redis.call('EXISTS', KEYS[k]) == 1 then held[k] = '' end
-  end
-else
-  local s = redis.pcall('GET', KEYS[1])
-  if type(s) == 'table' then
-    if not string.find(s.err, '^WRONGTYPE') then return s end
-    s = ''
-  end
-  held = {s}
+local held = call('MGET', unpack(keys))
+for k = 1, #keys do
+  -- MGET answers nil for a foreign type too, and SET would overwrite it.
+  if not held[k] and call('EXISTS', keys[k]) == 1 then held[k] = '' end
 end
 
-local out, n = {pack('<d', now)}, 1
-local expiries = {} -- of each charged key the one to write, in s, or false to keep its own
-local judged = {}
+local out, n, judged, alone = {pack('<d', now)}, 1, {}, false
+local expiries = {} -- of each charged key, in s; below 0 it is the one that it has
 local pos, size = 1, #calls
-local k, units, most, unit, num, den
+local k, more, units, most, unit, num, den
 while pos <= size do
-  -- Judge each charge on its level now; exponent is that of its expiry.
-  local first, status, more, count = pos, '+', 1, 0
-  local level, expiry, exponent
-  while more == 1 or more == 3 do
+  -- Judge each charge on its level now.
+  local first, count, status = pos, 0, '+'
+  local level, expiry, exponent -- of a key that holds something else the level is -1
+  repeat
     k, more, units, most, unit, num, den, pos = unpack_(RECORD, calls, pos)
-    if more > 1 and status == '+' then status = '-' end
     level, expiry, exponent = 0, 0, 0
-    local s, shift, time = held[k], 20, now
+    local s = held[k]
     if s then
+      local time, shift
       if #s == 12 then
-        local rest, code
+        local rest
         time, rest = unpack_('<I6I6', s)
-        code = rest % 16
-        time = time + code * 281474976710656
-        rest = (rest - code) / 16
-        code = rest % 512
-        rest = (rest - code) / 512
-        level = rest % 2147483648
-        if rest - level ~= 21474836480 then shift = 0 end
-        local m = code % 16
-        exponent = (code - m) / 16
-        local q = 2 ^ exponent
-        expiry = (time - time % 1000000) / 1000000
-        expiry = expiry - expiry % q + m * q
+        local code = rest % 8192
+        level = (rest - code) / 8192 - 21474836480
+        if level >= 0 and level < 2147483648 then
+          local m = code % 16
+          time = time + m * 281474976710656
+          code = (code - m) / 16
+          m = code % 16
+          expiry = time / 1000000
+          if code > m then
+            exponent = (code - m) / 16
+            local q = 2 ^ exponent
+            expiry = expiry - expiry % q + m * q
+          else
+            expiry = expiry - expiry % 1 + m
+          end
+          if unit < 2000 then
+            level = (level + 1023) / 1024
+            level = level - level % 1
+          end
+        else
+          status, level, time = '!', -1, now -- it only has the right length
+        end
       elseif #s == 25 then
         shift, level, time, expiry = unpack_('<Bddd', s)
-        if not (level >= 0 and level <= MOST and time >= 0 and time <= MOST) then shift = 0 end
+        if (shift ~= 20 and shift ~= 10) or not (level >= 0 and level <= MOST and time >= 0 and time <= MOST) then
+          status, level, time = '!', -1, now
+        elseif shift == 20 and unit < 2000 then
+          level = (level + 1023) / 1024
+          level = level - level % 1
+        elseif shift == 10 and unit > 2000 then
+          level = level * 1024
+          if level > MOST then level = MOST end
+        end
       else
-        shift = 0
-      end
-      if shift == 20 and unit < 2000 then
-        level = (level + 1023) / 1024
-        level = level - level % 1
-      elseif shift == 10 and unit > 2000 then
-        level = level * 1024
-        if level > MOST then level = MOST end
+        status, level, time = '!', -1, now
       end
       if time < now then
         local p = (now - time) * num
@@ -102,78 +103,85 @@ while pos <= size do
         if level < 0 then level = 0 end
       end
     end
-    -- A string that only has the right length is none of ours.
-    if shift ~= 20 and shift ~= 10 then
-      status, level = '!', -1
-    elseif (units > most or units > 0 and level + (units - most) * unit > 0) and status == '+' then
+    if (units > most or level + (units - most) * unit > 0 and units > 0 or more > 1) and status == '+' then
       status = '-' -- the sum in this order is below 2^53
     end
-    if count > 0 or more == 1 or more == 3 then -- of several
+    if count > 0 or more % 2 == 1 then -- of several
       judged[3 * count + 1], judged[3 * count + 2], judged[3 * count + 3] = level, expiry, exponent
+      count = count + 1
     end
-    count = count + 1
-  end
+  until more % 2 == 0
+  alone = first == 1 and pos > size
 
   -- Tell what was judged, and store it if every charge has room.
-  local alone, at = first == 1 and pos > size, first
-  n = n + 1
-  out[n] = status
-  for j = 0, count - 1 do
-    if count > 1 then
+  local at, j = first, 0
+  repeat
+    if count > 0 then
       k, more, units, most, unit, num, den, at = unpack_(RECORD, calls, at)
-      level, expiry, exponent = judged[3 * j + 1], judged[3 * j + 2], judged[3 * j + 3]
+      level, expiry, exponent = judged[j + 1], judged[j + 2], judged[j + 3]
+      j = j + 3
+    else
+      at = pos
     end
-    local s, form = held[k], '0'
-    if level < 0 then
-      form, s = '!', nil
-    elseif status == '+' and units > 0 then
+    local s, mark = held[k]
+    if status == '+' and units > 0 then
       level = level + units * unit
       local reset = level * den / num
       if reset > MOST then reset = MOST end
       local empty = (now + reset) / 1000000
       local short = unit > 2000 and level < 2147483648 and now < 4503599627370496
       -- The key expires when it is empty or a little later (common.lua). An expiry
-      -- that is right already is kept, which is cheaper, but for a call alone: that
-      -- restores one that was lost.
-      if
-        alone or given or not s or #s ~= (short and 12 or 25)
-        or expiry < empty or expiry > empty + 1 + reset / 4000000
-      then
-        local _, e = math.frexp(reset / 13000000)
-        exponent = e > 0 and e or 0
-        local q = 2 ^ exponent
-        expiry = empty - empty % q + q
+      -- that is right already is kept, which is cheaper.
+      if expiry < empty or expiry > empty + 1 + reset / 4000000 or #s ~= (short and 12 or 25) or given then
+        if reset > 13000000 then
+          local _
+          _, exponent = frexp(reset / 13000000)
+          local q = 2 ^ exponent
+          expiry = empty - empty % q + q
+        else
+          exponent = 0
+          expiry = empty - empty % 1 + 1
+        end
         expiries[k] = expiry
-      elseif expiries[k] == nil then
-        expiries[k] = false
+      elseif not expiries[k] then
+        expiries[k] = -expiry
       end
       if short then
-        form = 's'
-        local q = 2 ^ exponent
-        local m = (expiry - second + second % q) / q
+        mark = '+s'
+        local m = expiry - second
+        if exponent > 0 then
+          local q = 2 ^ exponent
+          m = (m + second % q) / q
+        end
         s = pack('<I6I6', low, high + 16 * (m + 16 * exponent + 512 * (level + 21474836480)))
       else
-        form = 'l'
+        mark = '+l'
         s = pack('<Bddd', unit > 2000 and 20 or 10, level, now, expiry)
       end
       held[k] = s
+    elseif level < 0 then
+      mark, s = '!!', nil
     elseif s then
-      form = #s == 12 and 's' or 'l'
+      mark = status .. (#s == 12 and 's' or 'l')
+    else
+      mark = status .. '0'
     end
-    out[n + 1], out[n + 2] = form, s or ''
+    out[n + 1], out[n + 2] = mark, s or ''
     n = n + 2
-  end
+  until at >= pos
 end
 
 for k, expiry in pairs(expiries) do
-  if not expiry then
+  -- One that was lost is restored, by a call that is alone.
+  if expiry < 0 and alone and call('PTTL', keys[k]) < 0 then expiry = -expiry end
+  if expiry < 0 then
     -- Redis writes a number with 17 digits, which takes longer than a text.
-    redis.call('SETRANGE', KEYS[k], '0', held[k])
+    call('SETRANGE', keys[k], '0', held[k])
   else
-    local ttl = expiry * 1000 - (now - now % 1000) / 1000
+    local ttl = expiry * 1000 - now / 1000 + 1
     -- With a clock that is not this server's, keys stay for two minutes.
     if given and ttl < 120000 then ttl = 120000 end
-    redis.call('SET', KEYS[k], held[k], 'PX', string.format('%d', ttl))
+    call('SET', keys[k], held[k], 'PX', string.format('%d', ttl))
   end
 end
 return table.concat(out)
