@@ -71,14 +71,19 @@ func (s *stage) newOurs(name string, l limit, n int) (*decider, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.newOursWith(client, l, shortBucket, n, goredis.WithBudget(timely))
+	d, err := s.newOursWith(client, l, shortBucket, n, goredis.WithBudget(s.budget))
+	if err != nil {
+		return nil, err
+	}
+	filler, err := s.newOursWith(client, l, shortBucket, n, goredis.WithBudget(timely))
 	if err != nil {
 		return nil, err
 	}
 	free := d.close
-	d.name, d.server, d.client = name, server, client
+	d.name, d.server, d.client, d.fill = name, server, client, filler.fill
 	d.close = func() {
 		free()
+		filler.close()
 		_ = client.Close()
 	}
 	return d, s.fill(d, l.used)

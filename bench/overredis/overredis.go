@@ -83,6 +83,9 @@ func loaded(callers int, rows ...harness.Row) *harness.Experiment {
 		Section: Section, Name: fmt.Sprintf("c%d", callers), Metrics: loadMetrics, Slices: loadSlices, Rows: rows,
 		Open: func(o harness.Options) ([]harness.Contender, func(), error) {
 			s := newStage(o)
+			if callers == 1 {
+				s.budget = defaultBudget
+			}
 			s.open(func() (*decider, error) { return s.newOurs(nameOurs, steady, 1) })
 			switch callers {
 			case 1:
@@ -106,6 +109,7 @@ func threeRules() *harness.Experiment {
 		},
 		Open: func(o harness.Options) ([]harness.Contender, func(), error) {
 			s := newStage(o)
+			s.budget = defaultBudget
 			s.open(func() (*decider, error) { return s.newOurs(nameOurs, steady, 1) })
 			s.open(func() (*decider, error) { return s.newOurs(nameRules, steady, 3) })
 			s.open(func() (*decider, error) { return s.newThrice(steady) })
