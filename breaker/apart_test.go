@@ -275,6 +275,36 @@ func TestRefusedCallsGoOutWhole(t *testing.T) {
 	})
 }
 
+// A part that lacks room, and was only read since another refuses the call, is
+// refused as if it had been asked; a window says no less than how long to wait.
+func TestReadWithCareIsRefused(t *testing.T) {
+	for a := ratelimit.TokenBucket; a <= ratelimit.SlidingLog; a++ {
+		synctest.Test(t, func(t *testing.T) {
+			s, b := newSharded(t)
+			short := limitOf(t, "short", ratelimit.Rule{Rate: ratelimit.Rate{Count: 10, Window: time.Hour}, Algorithm: a})
+			if _, err := takeCtx(t.Context(), s.Backend, 8, short); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			granted(t, b, 1, windowOf(t, "live", 10), windowOf(t, "none", 0)) // given back
+			for _, cost := range []int64{5, 11} {
+				v, err := takeCtx(t.Context(), b, cost, windowOf(t, "never", 0), short)
+				asked, errAsked := takeCtx(t.Context(), s.Backend, cost, short)
+				if err != nil || errAsked != nil {
+					t.Fatal(err, errAsked)
+				}
+				got, want := v[1], asked[0]
+				if a > ratelimit.LeakyBucket && got.RetryAfter > want.RetryAfter {
+					want.RetryAfter = got.RetryAfter
+				}
+				if got.Allowed || got.Reason != want.Reason || got.Remaining != want.Remaining || (got.RetryAfter-want.RetryAfter).Abs() > 2*time.Microsecond {
+					t.Errorf("%v: a cost of %d is refused with %+v, want %+v", short, cost, got, want)
+				}
+			}
+		})
+	}
+}
+
 // With care, too, a call that all shards grant is granted, and charged once.
 func TestGrantedWithCare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -141,7 +141,7 @@ func (b *Backend) keepWarm(charges []ratelimit.Charge, verdicts []ratelimit.Verd
 			used = portion(used, local.Most(), most)
 		}
 		if b.ledger.size.Load() > 0 {
-			used += b.ledger.owed(c)
+			used += b.owed(c, local)
 		}
 		if b.doubts.size.Load() > 0 {
 			used += b.doubted(c, local)

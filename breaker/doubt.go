@@ -79,11 +79,12 @@ func (b *Backend) doubted(c *ratelimit.Charge, local *ratelimit.Limit) int64 {
 }
 
 func (b *Backend) cutDoubt(ctx context.Context, e entry, local *ratelimit.Limit) int64 {
-	read, verdict := [1]ratelimit.Charge{{Limit: local, Key: []byte(e.key)}}, [1]ratelimit.Verdict{}
-	if err := b.fallback.Take(ctx, read[:], verdict[:]); err != nil {
-		return b.doubts.of(&ratelimit.Charge{Limit: e.limit, Key: read[0].Key})
+	key := []byte(e.key)
+	used, err := b.usedOf(ctx, local, key)
+	if err != nil {
+		return b.doubts.of(&ratelimit.Charge{Limit: e.limit, Key: key})
 	}
-	return b.doubts.cut(e, usedOf(local, &verdict[0]))
+	return b.doubts.cut(e, used)
 }
 
 // forgetDoubts drops what has drained of buckets that nobody asks for.

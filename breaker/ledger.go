@@ -88,6 +88,20 @@ func (l *ledger) owed(c *ratelimit.Charge) int64 {
 	return d.units + d.settling
 }
 
+// cut notes that of what a bucket owes, if that is still what was known, at most
+// some counts, and returns how much it owes then.
+func (l *ledger) cut(c *ratelimit.Charge, known, most int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := entry{c.Limit, string(c.Key)}
+	d, ok := l.debts[e]
+	if ok && d.units+d.settling == known {
+		d.units = min(d.units, most)
+		l.put(e, d)
+	}
+	return d.units + d.settling
+}
+
 // take returns the debts of buckets that fit, as being settled from now on.
 func (l *ledger) take(fits func(*ratelimit.Charge) bool) []ratelimit.Delta {
 	var taken []ratelimit.Delta
@@ -171,6 +185,29 @@ func (b *Backend) settleSome(ctx context.Context, debts []ratelimit.Delta) {
 	case !again:
 		b.ledger.dropped.Add(uint64(total))
 	}
+}
+
+// owed returns what the primary does not know of a bucket, as far as the fallback
+// still counts it as used, under the share of its limit.
+func (b *Backend) owed(c *ratelimit.Charge, local *ratelimit.Limit) int64 {
+	known := b.ledger.owed(c)
+	if known == 0 {
+		return 0
+	}
+	used, err := b.usedOf(context.Background(), local, c.Key)
+	if err != nil {
+		return known
+	}
+	return b.ledger.cut(c, known, used)
+}
+
+// usedOf returns how many units of a bucket the fallback counts as used.
+func (b *Backend) usedOf(ctx context.Context, local *ratelimit.Limit, key []byte) (int64, error) {
+	read, verdict := [1]ratelimit.Charge{{Limit: local, Key: key}}, [1]ratelimit.Verdict{}
+	if err := b.fallback.Take(ctx, read[:], verdict[:]); err != nil {
+		return 0, err
+	}
+	return usedOf(local, &verdict[0]), nil
 }
 
 // due returns what of debts the fallback still counts as used, and its sum: the

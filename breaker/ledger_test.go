@@ -8,6 +8,23 @@ import (
 	"github.com/protolimit/ratelimit"
 )
 
+// What has drained since it was granted is not charged at all.
+func TestDrainedGrantsAreNotSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, p)
+		l := limitOf(t, "b", ratelimit.Rule{Rate: ratelimit.Rate{Count: 60, Window: time.Minute}})
+		trip(t, p, b, l) // grants 20
+		time.Sleep(15 * time.Second)
+		p.breakWith(nil)
+		granted(t, b, 3, l)
+		synctest.Wait()
+		if s := b.Status(); s.Settled != 5 || s.Ledger != 0 || s.Dropped != 0 {
+			t.Errorf("%v, want the 5 units charged that had not drained in 15s", s)
+		}
+	})
+}
+
 // After a long outage a caller who kept to the limit owes at most what is still
 // used of it, not all that was granted.
 func TestOnlyWhatStillCountsIsSettled(t *testing.T) {
