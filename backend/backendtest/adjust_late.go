@@ -11,6 +11,7 @@ import (
 func lateChecks() []check {
 	all := []check{
 		{"late/a log gives back an entry until it is gone", (*env).lateLog},
+		{"late/a log gives back its newest entries when all are gone", (*env).lateEntries},
 		{"late/a window gives back until it ends", (*env).lateFixed},
 		{"late/a sliding window gives back until the next one ends", (*env).lateSliding},
 		{"late/windows give nothing back across a change of length", (*env).lateLength},
@@ -58,6 +59,21 @@ func (e *env) lateLog() {
 	e.leaves(l, 4)
 	e.adjust(delta(charge(l, 6), second, -6))
 	e.expect("peek", e.one(l, 0), passes(10, 0))
+}
+
+// lateEntries gives a log's newest entries back until what is left of it is an entry
+// that was given back before and has left the window since.
+func (e *env) lateEntries() {
+	l := e.limit(ratelimit.SlidingLog, "10/10s", 0)
+	first := e.pass(l, 1)
+	e.clock.advance(2 * sec)
+	second := e.pass(l, 1)
+	e.adjust(delta(charge(l, 1), first, -1))
+	e.clock.advance(9 * sec)
+	e.adjust(delta(charge(l, 1), second, -1))
+	e.expect("peek", e.one(l, 0), passes(10, 0))
+	e.pass(l, 10)
+	e.leaves(l, 0)
 }
 
 func (e *env) lateFixed() {

@@ -67,7 +67,7 @@ func newBackend(client redis.UniversalClient, c *config) (*Backend, error) {
 	}
 	switch client := client.(type) {
 	case *redis.Client:
-		b.topology = &single{server: b.behind.newServer(client, nil, c), logger: c.logger}
+		b.topology = &single{server: newServer(b.behind, client, nil, c), logger: c.logger}
 	case *redis.ClusterClient:
 		b.topology = clusterOf(client, c, b.behind)
 	}

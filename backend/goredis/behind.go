@@ -34,7 +34,7 @@ func (b *behind) start(f func()) bool {
 }
 
 // enter tells whether what the caller is about to do is waited for by close, until
-// it calls running.Done; after close it returns false instead.
+// it calls leave; after close it returns false instead.
 func (b *behind) enter() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,26 +45,10 @@ func (b *behind) enter() bool {
 	return true
 }
 
-// newServer returns a server whose batches close waits for. After close what still
-// waits in it is not sent. Changes that wait are: they mostly give back what nobody
-// uses.
-func (b *behind) newServer(client processor, moved router, c *config) *server {
-	s := newServer(client, moved, c)
-	send := s.send
-	s.send = func(requests []*request) {
-		if !b.enter() {
-			for _, r := range requests {
-				r.err = outage(errClosed)
-				r.answered()
-			}
-			return
-		}
-		defer b.running.Done()
-		send(requests)
-	}
-	s.changes.start = b.start
-	return s
-}
+func (b *behind) leave() { b.running.Done() }
+
+// ended tells whether close was called.
+func (b *behind) ended() bool { return b.ctx.Err() != nil }
 
 // close ends ctx and waits for what runs.
 func (b *behind) close() {

@@ -104,7 +104,7 @@ func wantBatch(t *testing.T, got []int64, want ...int64) {
 
 func TestCombinerSendsAtOnceThenTogether(t *testing.T) {
 	g := newGate()
-	c := &combiner{send: g.send, flights: 2, most: 3, room: 100}
+	c := &combiner{send: g.send, flights: 2, most: 3, room: 100, behind: newBehind()}
 	c.give(t, 1)
 	wantBatch(t, g.next(t), 1)
 	c.give(t, 2)
@@ -125,7 +125,7 @@ func TestCombinerSendsAtOnceThenTogether(t *testing.T) {
 
 func TestCombinerRefusesWhenTheQueueIsFull(t *testing.T) {
 	g := newGate()
-	c := &combiner{send: g.send, flights: 1, most: 10, room: 2}
+	c := &combiner{send: g.send, flights: 1, most: 10, room: 2, behind: newBehind()}
 	c.give(t, 1)
 	wantBatch(t, g.next(t), 1)
 	c.give(t, 2, 3)
@@ -146,7 +146,7 @@ func TestCombinerRefusesWhenTheQueueIsFull(t *testing.T) {
 
 func TestCombinerDoesNotSendWhatWasLeft(t *testing.T) {
 	g := newGate()
-	c := &combiner{send: g.send, flights: 1, most: 2, room: 100}
+	c := &combiner{send: g.send, flights: 1, most: 2, room: 100, behind: newBehind()}
 	c.give(t, 1)
 	wantBatch(t, g.next(t), 1)
 	given := c.give(t, 2, 3, 4, 5, 6)
@@ -170,7 +170,7 @@ func TestCombinerDoesNotSendWhatWasLeft(t *testing.T) {
 // A room of callers who have left is none for others only until a batch returns.
 func TestCombinerMakesRoomOfWhatWasLeft(t *testing.T) {
 	g := newGate()
-	c := &combiner{send: g.send, flights: 1, most: 10, room: 2}
+	c := &combiner{send: g.send, flights: 1, most: 10, room: 2, behind: newBehind()}
 	c.give(t, 1)
 	wantBatch(t, g.next(t), 1)
 	for _, r := range c.give(t, 2, 3) {
@@ -262,9 +262,9 @@ func (e *echo) call(n int64, random *rand.Rand) {
 // caller who stays has the answer to its own.
 func TestCombinerAnswersEachOnce(t *testing.T) {
 	for _, c := range []*combiner{
-		{flights: 1, most: 1, room: 4},
-		{flights: 2, most: 7, room: 16},
-		{flights: 3, most: 512, room: 10_000},
+		{flights: 1, most: 1, room: 4, behind: newBehind()},
+		{flights: 2, most: 7, room: 16, behind: newBehind()},
+		{flights: 3, most: 512, room: 10_000, behind: newBehind()},
 	} {
 		e := &echo{t: t, c: c}
 		c.send = e.send

@@ -45,11 +45,14 @@ const (
 	requestsPerBatch = 512
 )
 
-func newServer(client processor, moved router, c *config) *server {
+// newServer returns a server that sends until b is closed, which waits for what is
+// under way; changes that wait then are sent too: they mostly give back what nobody
+// uses.
+func newServer(b *behind, client processor, moved router, c *config) *server {
 	s := &server{client: client, moved: moved, patience: c.patience, clock: c.clock}
 	s.greeting.greet = c.greet
-	s.combiner = combiner{send: s.decide, flights: flightsPerServer, most: requestsPerBatch, room: c.queue}
-	s.changes = queue[*changes]{send: s.change, room: c.queue}
+	s.combiner = combiner{send: s.decide, flights: flightsPerServer, most: requestsPerBatch, room: c.queue, behind: b}
+	s.changes = queue[*changes]{send: s.change, room: c.queue, start: b.start}
 	s.batches.New = func() any { return newBatch() }
 	return s
 }

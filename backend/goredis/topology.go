@@ -89,7 +89,7 @@ func (c *cluster) route(ctx context.Context, key string) (*server, int, error) {
 	defer c.mu.Unlock()
 	s := c.servers[master]
 	if s == nil {
-		s = c.behind.newServer(master, c.client, c.config)
+		s = newServer(c.behind, master, c.client, c.config)
 		s.name = master.Options().Addr
 		c.servers[master] = s
 	}

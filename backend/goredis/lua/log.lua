@@ -125,9 +125,8 @@ local function give(key, log, now, units, number, at, given)
   log.used = log.used - units
   trim(key, log, now)
   while true do
-    local last = redis.call('LINDEX', key, -1)
-    if #last ~= 24 then log.newest = 0; break end
-    time, cost = unpack_('<dd', last)
+    if redis.call('LLEN', key) == 1 then log.newest = 0; break end
+    time, cost = unpack_('<dd', redis.call('LINDEX', key, -1))
     if cost > 0 then log.newest = time; break end
     redis.call('RPOP', key)
   end
