@@ -69,9 +69,9 @@ func (*hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPi
 func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
-		if cmd.Name() == "evalsha" && len(args) == 6 {
+		if cmd.Name() == "evalsha" && len(args) == 5 {
 			if key, ok := args[3].(*string); ok { // those of heartbeats are no pointers
-				h.last = []any{args[0], args[1], args[2], *key, string(args[4].([]byte)), string(args[5].([]byte))}
+				h.last = []any{args[0], args[1], args[2], *key, string(args[4].([]byte))}
 			}
 		}
 		return next(ctx, cmd)

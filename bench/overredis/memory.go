@@ -2,8 +2,11 @@ package overredis
 
 import (
 	"math"
+	"time"
 
 	"github.com/protolimit/ratelimit/backend/goredis"
+
+	"github.com/protolimit/ratelimit/internal/redistest"
 
 	"github.com/protolimit/ratelimit/bench/harness"
 	"github.com/protolimit/ratelimit/bench/rivals"
@@ -88,10 +91,25 @@ func (s *stage) footprint(name string, rounds int, open func() (*decider, error)
 		if err != nil {
 			return nil, err
 		}
-		before := d.server.Stats().Memory
+		before := atRest(d.server)
 		if err := s.fill(d, 1); err != nil {
 			return nil, err
 		}
 		return []float64{float64(d.server.Stats().Memory-before) / float64(len(s.keys)-1)}, nil
 	}}
+}
+
+// atRest returns a server's memory once it has not changed for a while: a limiter
+// may bring its scripts and open its connections beside its first decision.
+func atRest(s *redistest.Server) int64 {
+	const still, most = 5, 50 // looks
+	memory, same := s.Stats().Memory, 0
+	for looks := 0; same < still && looks < most; looks++ {
+		time.Sleep(50 * time.Millisecond)
+		now := s.Stats().Memory
+		if same++; now != memory {
+			memory, same = now, 0
+		}
+	}
+	return memory
 }
