@@ -47,45 +47,48 @@ func TestShardFailsDuringACall(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		name         string
-		broken       func(*sharded) func(context.Context, []ratelimit.Charge) error
-		on           ratelimit.OnUnavailable
-		live, dead   int64 // limits an hour
-		granted      int   // of 3 calls; -1 if they fail
-		liveUsed     int64 // of the live shard
-		ledger, bugs int
+		name       string
+		broken     func(*sharded) func(context.Context, []ratelimit.Charge) error
+		on         ratelimit.OnUnavailable
+		live, dead int64 // limits an hour
+		granted    int   // of 3 calls; -1 if they fail
+		liveUsed   int64 // of the live shard
+		owes       bool  // whether the primary lacks what was granted
+		bugs       int
 	}{
-		{"unreachable", failing(errDown), ratelimit.Local, 1000, 1000, 3, 3, 1, 0},
-		{"lost", lost, ratelimit.Local, 1000, 1000, 3, 3, 0, 0},
-		{"a bug", failing(ratelimit.ErrBackendBug), ratelimit.Local, 1000, 1000, 3, 3, 0, 3},
-		{"refused by the fallback", failing(errDown), ratelimit.Local, 1000, 2, 2, 2, 1, 0},
-		{"lost, refused by the fallback", lost, ratelimit.Local, 1000, 2, 2, 2, 0, 0},
-		{"refused by the live shard", failing(errDown), ratelimit.Local, 1, 1000, 1, 1, 1, 0},
-		{"allowed", failing(errDown), ratelimit.Allow, 1000, 1000, 3, 3, 0, 0},
-		{"denied", failing(errDown), ratelimit.Deny, 1000, 1000, -1, 0, 0, 0},
+		{"unreachable", failing(errDown), ratelimit.Local, 1000, 1000, 3, 3, true, 0},
+		{"lost", lost, ratelimit.Local, 1000, 1000, 3, 3, false, 0},
+		{"a bug", failing(ratelimit.ErrBackendBug), ratelimit.Local, 1000, 1000, 3, 3, false, 3},
+		{"refused by the fallback", failing(errDown), ratelimit.Local, 1000, 2, 2, 2, true, 0},
+		{"lost, refused by the fallback", lost, ratelimit.Local, 1000, 2, 2, 2, false, 0},
+		{"refused by the live shard", failing(errDown), ratelimit.Local, 1, 1000, 1, 1, true, 0},
+		{"allowed", failing(errDown), ratelimit.Allow, 1000, 1000, 3, 3, false, 0},
+		{"denied", failing(errDown), ratelimit.Deny, 1000, 1000, -1, 0, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, b := newSharded(t)
-			s.breakBy(c.broken(s))
-			live, dead := perHour(t, "live", c.live, ratelimit.Local), perHour(t, "dead", c.dead, c.on)
-			if c.granted < 0 {
-				for range 3 {
-					if _, err := take(b, live, dead); !errors.Is(err, ratelimit.ErrUnavailable) {
-						t.Errorf("a call ends with %v, want unavailable", err)
+			synctest.Test(t, func(t *testing.T) {
+				s, b := newSharded(t)
+				s.breakBy(c.broken(s))
+				live, dead := perHour(t, "live", c.live, ratelimit.Local), perHour(t, "dead", c.dead, c.on)
+				if c.granted < 0 {
+					for range 3 {
+						if _, err := take(b, live, dead); !errors.Is(err, ratelimit.ErrUnavailable) {
+							t.Errorf("a call ends with %v, want unavailable", err)
+						}
 					}
+				} else if n := granted(t, b, 3, live, dead); n != c.granted {
+					t.Errorf("%d of 3 calls are granted, want %d", n, c.granted)
 				}
-			} else if n := granted(t, b, 3, live, dead); n != c.granted {
-				t.Errorf("%d of 3 calls are granted, want %d", n, c.granted)
-			}
-			if used := c.live - leftOf(t, s.Backend, live); used != c.liveUsed {
-				t.Errorf("the live shard counts %d units, want %d", used, c.liveUsed)
-			}
-			if st := b.Status(); st.Ledger != int64(c.ledger) || st.Bugs != uint64(c.bugs) {
-				t.Errorf("%v, want %d buckets to settle and %d bugs", st, c.ledger, c.bugs)
-			}
-			if used := c.dead - leftOf(t, s.Backend, dead); used > 3 {
-				t.Errorf("the dead shard counts %d units of 3 calls", used)
-			}
+				if used := c.live - leftOf(t, s.Backend, live); used != c.liveUsed {
+					t.Errorf("the live shard counts %d units, want %d", used, c.liveUsed)
+				}
+				if used := c.dead - leftOf(t, s.Backend, dead); used > 3 {
+					t.Errorf("the dead shard counts %d units of 3 calls", used)
+				}
+				if st := b.Status(); (st.Ledger > 0 || st.Settled > 0) != c.owes || st.Bugs != uint64(c.bugs) {
+					t.Errorf("%v, want that something is owed to be %v, and %d bugs", st, c.owes, c.bugs)
+				}
+			})
 		})
 	}
 }

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"testing"
+	"time"
 
 	"github.com/protolimit/ratelimit"
 )
@@ -71,6 +72,22 @@ func TestDoubtsAreBounded(t *testing.T) {
 	}
 	if n := d.cut(entry{limit, "alice"}, 0); n != 0 || d.size.Load() != 1 {
 		t.Errorf("cut to 0 there are %d, of %d buckets", n, d.size.Load())
+	}
+}
+
+// Breakers of many instances do not open for the same time.
+func TestOpenTimesDiffer(t *testing.T) {
+	c := defaults()
+	times := map[time.Duration]bool{}
+	for range 100 {
+		d := c.jittered()
+		times[d] = true
+		if d < time.Second || d > 1250*time.Millisecond {
+			t.Errorf("a breaker opens for %v, want 1s to 1.25s", d)
+		}
+	}
+	if len(times) < 50 {
+		t.Errorf("100 breakers open for %d different times", len(times))
 	}
 }
 

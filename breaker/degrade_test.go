@@ -223,6 +223,28 @@ func TestAdjustIsBounded(t *testing.T) {
 	}
 }
 
+// What is given back of a local grant is what still counts of the share.
+func TestRefundOfAShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		p.fleet = 2
+		p.breakWith(errDown)
+		b := newBreaker(t, p)
+		l := perHour(t, "b", 100, ratelimit.Local)
+		v, err := takeCtx(t.Context(), b, 10, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Minute) // in which 2.5 units drain of a share, and 5 of the whole
+		if err := b.Adjust(t.Context(), []ratelimit.Delta{{Limit: l, Key: []byte("alice"), Cost: 10, Units: -10, Receipt: v[0].Receipt}}); err != nil {
+			t.Fatal(err)
+		}
+		if v, err = takeCtx(t.Context(), b, 0, l); err != nil || v[0].Remaining < 49 {
+			t.Errorf("%+v, %v; want all of the share of 50 back", v, err)
+		}
+	})
+}
+
 // Units go back to the backend that granted them.
 func TestAdjustGoesWhereTheChargeWas(t *testing.T) {
 	p := newPrimary(t)

@@ -13,6 +13,30 @@ import (
 	"github.com/protolimit/ratelimit/breaker"
 )
 
+// A primary that is late sees the call as it was made, though its caller has the
+// slices and the key back.
+func TestLateCallsAreTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, struct{ ratelimit.Backend }{p})
+		l := perHour(t, "b", 1000, ratelimit.Local)
+		p.breakBy(func(_ context.Context, charges []ratelimit.Charge) error {
+			time.Sleep(time.Second)
+			if c := charges[0]; string(c.Key) != "alice" || c.Cost != 1 {
+				t.Errorf("the primary sees %d of %q, want 1 of alice", c.Cost, c.Key)
+			}
+			return nil
+		})
+		charges := []ratelimit.Charge{{Limit: l, Key: []byte("alice"), Cost: 1}}
+		if err := b.Take(t.Context(), charges, make([]ratelimit.Verdict, 1)); err != nil {
+			t.Fatal(err)
+		}
+		copy(charges[0].Key, "bob  ")
+		charges[0].Cost = 2
+		time.Sleep(2 * time.Second)
+	})
+}
+
 // A call that began before the breaker opened, and fails after it has closed
 // again, says nothing of the primary as it is now.
 func TestLateFailuresAreIgnored(t *testing.T) {
