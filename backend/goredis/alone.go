@@ -19,44 +19,19 @@ const (
 	// barredTime is how long no call does that after one was late, which costs its
 	// connection: a stall costs one a second, not one a call.
 	barredTime = time.Second
-	// promptTime is how long a client is used whose reads end with the context.
-	// Hooks that the caller's client got in the meantime are then seen.
-	promptTime = time.Second
 )
 
 // alone is what a server knows of calls that go out from their callers' own
 // goroutines. That spares them two hand-overs, each of which wakes a thread on a
 // processor that Redis may need.
 type alone struct {
-	barred atomic.Int64 // until when, in ns since processStart
-	prompt atomic.Pointer[promptClient]
+	longest time.Duration // the longest budget of such calls
+	barred  atomic.Int64  // until when, in ns since processStart
 }
 
-// A promptClient shares the connections of a client, but its reads and writes end
-// with their context.
-type promptClient struct {
-	*redis.Client
-	until time.Duration // since processStart
-}
-
-// client returns the one to use now, or nil if calls are not to go out alone.
-func (a *alone) client(of processor) *promptClient {
-	now := time.Since(processStart)
-	if int64(now) < a.barred.Load() {
-		return nil
-	}
-	if c := a.prompt.Load(); c != nil && now < c.until {
-		return c
-	}
-	client, ok := of.(*redis.Client)
-	if !ok {
-		return nil
-	}
-	o := client.Options()
-	c := &promptClient{client.WithTimeout(max(o.ReadTimeout, o.WriteTimeout)), now + promptTime}
-	c.Options().ContextTimeoutEnabled = true
-	a.prompt.Store(c)
-	return c
+// allows tells whether a call with a budget may go out so now.
+func (a *alone) allows(budget time.Duration) bool {
+	return budget <= a.longest && int64(time.Since(processStart)) >= a.barred.Load()
 }
 
 func (a *alone) bar() { a.barred.Store(int64(time.Since(processStart) + barredTime)) }
@@ -65,11 +40,7 @@ func (a *alone) bar() { a.barred.Store(int64(time.Since(processStart) + barredTi
 // way or waits, and this server has answered lately. Else it returns false, and
 // nothing was charged.
 func (s *server) decideAlone(ctx context.Context, r *request, budget time.Duration) (decided bool, err error) {
-	if budget > longestAlone || !s.greeting.done.Load() {
-		return false, nil
-	}
-	client := s.alone.client(s.client)
-	if client == nil || !s.begin() {
+	if !s.greeting.done.Load() || !s.alone.allows(budget) || !s.begin() {
 		return false, nil
 	}
 	defer s.end()
@@ -81,7 +52,7 @@ func (s *server) decideAlone(ctx context.Context, r *request, budget time.Durati
 	b.add(r)
 	b.choose()
 	cmd := command{redis.NewCmd(within, b.arguments(false, s.now())...)}
-	err = client.ask(within, cmd)
+	err = s.process(within, cmd)
 	if isRedirect(err) || isNoScript(err) { // it did not run
 		return false, nil
 	}
@@ -99,10 +70,10 @@ func (s *server) decideAlone(ctx context.Context, r *request, budget time.Durati
 	return !r.large, r.err
 }
 
-// ask runs a command. A panic of a hook is its error.
-func (c *promptClient) ask(ctx context.Context, cmd command) (err error) {
+// process runs a command. A panic of a hook is its error.
+func (s *server) process(ctx context.Context, cmd command) (err error) {
 	defer recovered(&err)
-	return c.Process(ctx, cmd)
+	return s.client.Process(ctx, cmd)
 }
 
 // isTimeout tells whether a client has given up waiting.

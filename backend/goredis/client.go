@@ -32,8 +32,6 @@ const (
 	// concurrentDials keeps a server that comes back from being stormed, and
 	// leaves part of the pool to those who do not wait for a dial.
 	concurrentDials = 4
-	// bufferSize holds a batch.
-	bufferSize = 64 << 10
 )
 
 // NewClient returns a client with the settings that decisions want, for a URL
@@ -167,7 +165,7 @@ func newSingle(url string, c *clientConfig) (redis.UniversalClient, error) {
 	}
 	c.tune(settings{
 		&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.DialerRetries, &o.PoolSize, &o.MaxConcurrentDials,
-		&o.ReadBufferSize, &o.WriteBufferSize, &o.PipelinePoolSize, &o.Protocol, &o.DisableIdentity,
+		&o.PipelinePoolSize, &o.Protocol, &o.DisableIdentity, &o.ContextTimeoutEnabled,
 		&o.TLSConfig, &o.CredentialsProviderContext,
 	})
 	o.MaxRetries = cmp.Or(o.MaxRetries, -1)
@@ -188,7 +186,7 @@ func newCluster(url string, c *clientConfig) (redis.UniversalClient, error) {
 	}
 	c.tune(settings{
 		&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.DialerRetries, &o.PoolSize, &o.MaxConcurrentDials,
-		&o.ReadBufferSize, &o.WriteBufferSize, &o.PipelinePoolSize, &o.Protocol, &o.DisableIdentity,
+		&o.PipelinePoolSize, &o.Protocol, &o.DisableIdentity, &o.ContextTimeoutEnabled,
 		&o.TLSConfig, &o.CredentialsProviderContext,
 	})
 	o.MaintNotificationsConfig = withoutNotifications()
@@ -208,7 +206,7 @@ func newFailover(url string, c *clientConfig) (redis.UniversalClient, error) {
 	}
 	c.tune(settings{
 		&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.DialerRetries, &o.PoolSize, &o.MaxConcurrentDials,
-		&o.ReadBufferSize, &o.WriteBufferSize, &o.PipelinePoolSize, &o.Protocol, &o.DisableIdentity,
+		&o.PipelinePoolSize, &o.Protocol, &o.DisableIdentity, &o.ContextTimeoutEnabled,
 		&o.TLSConfig, &o.CredentialsProviderContext,
 	})
 	o.MaxRetries = cmp.Or(o.MaxRetries, -1)
@@ -222,9 +220,9 @@ func newFailover(url string, c *clientConfig) (redis.UniversalClient, error) {
 type settings struct {
 	dialTimeout, readTimeout, writeTimeout *time.Duration
 	dialTries, poolSize, concurrentDials   *int
-	readBuffer, writeBuffer, pipelinePool  *int
+	pipelinePool                           *int
 	protocol                               *int
-	withoutIdentity                        *bool
+	withoutIdentity, byContext             *bool
 	tls                                    **tls.Config
 	credentials                            *func(context.Context) (string, string, error)
 }
@@ -238,10 +236,10 @@ func (c *clientConfig) tune(s settings) {
 	*s.dialTries = cmp.Or(*s.dialTries, 1) // a refusal is told at once
 	*s.poolSize = cmp.Or(*s.poolSize, poolSize)
 	*s.concurrentDials = cmp.Or(*s.concurrentDials, concurrentDials)
-	*s.readBuffer, *s.writeBuffer = bufferSize, bufferSize
 	*s.pipelinePool = cmp.Or(*s.pipelinePool, -1) // the connections of the pool are warm
 	*s.protocol = cmp.Or(*s.protocol, 2)          // nothing here needs what 3 adds
 	*s.withoutIdentity = true                     // it costs each handshake a round trip
+	*s.byContext = true                           // calls that are alone wait on the socket
 	*s.tls = c.mergeTLS(*s.tls)
 	*s.credentials = c.credentials
 }

@@ -60,7 +60,7 @@ func TestNewClientKeepsWhatTheURLSays(t *testing.T) {
 		o.PoolSize != 7 || o.DialTimeout != 3*time.Second || o.Protocol != 3 {
 		t.Errorf("got %+v, want what the URL says", o)
 	}
-	if o.DialerRetries != 1 || o.WriteTimeout != 500*time.Millisecond || o.MaxRetries != 0 || !o.DisableIdentity || o.ContextTimeoutEnabled {
+	if o.DialerRetries != 1 || o.WriteTimeout != 500*time.Millisecond || o.MaxRetries != 0 || !o.DisableIdentity || !o.ContextTimeoutEnabled {
 		t.Errorf("got %+v, want the settings of decisions elsewhere", o)
 	}
 }

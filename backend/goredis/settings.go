@@ -55,7 +55,7 @@ const longestSocketTimeout = time.Second
 func judgeOptions(o *redis.Options, budget time.Duration) (j judgement) {
 	j.timeout("ReadTimeout", o.ReadTimeout, budget, o.ContextTimeoutEnabled)
 	j.timeout("WriteTimeout", o.WriteTimeout, budget, o.ContextTimeoutEnabled)
-	j.common(o.ContextTimeoutEnabled, o.DialerRetries, o.PoolSize)
+	j.common(o.DialerRetries, o.PoolSize)
 	j.notifications(o.MaintNotificationsConfig, o.Protocol)
 	return j
 }
@@ -65,7 +65,7 @@ func judgeCluster(o *redis.ClusterOptions, budget time.Duration) (j judgement) {
 	j.timeout("ReadTimeout", o.ReadTimeout, budget, o.ContextTimeoutEnabled)
 	j.timeout("WriteTimeout", o.WriteTimeout, budget, o.ContextTimeoutEnabled)
 	j.replicas(o.ReadOnly, o.RouteByLatency, o.RouteRandomly)
-	j.common(o.ContextTimeoutEnabled, o.DialerRetries, o.PoolSize)
+	j.common(o.DialerRetries, o.PoolSize)
 	j.notifications(o.MaintNotificationsConfig, o.Protocol)
 	if o.MaxRedirects < 0 {
 		j.slow = append(j.slow, fault{"MaxRedirects", "none", "3: a slot that moves is away until it has moved"})
@@ -82,7 +82,7 @@ func judgeFailover(o *redis.FailoverOptions, budget time.Duration) (j judgement)
 	if o.ReplicaOnly {
 		j.broken = append(j.broken, fault{"ReplicaOnly", "true", "false: decisions are made on masters"})
 	}
-	j.common(o.ContextTimeoutEnabled, o.DialerRetries, o.PoolSize)
+	j.common(o.DialerRetries, o.PoolSize)
 	return j
 }
 
@@ -115,10 +115,7 @@ func (j *judgement) replicas(readOnly, byLatency, randomly bool) {
 	}
 }
 
-func (j *judgement) common(byContext bool, dialTries, pool int) {
-	if byContext {
-		j.slow = append(j.slow, fault{"ContextTimeoutEnabled", "true", "false: each stall of Redis would drop connections"})
-	}
+func (j *judgement) common(dialTries, pool int) {
 	if dialTries > 1 {
 		j.slow = append(j.slow, fault{"DialerRetries", strconv.Itoa(dialTries), "1: a refused connection would look like a silent one"})
 	}
