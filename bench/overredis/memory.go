@@ -107,7 +107,8 @@ func atRest(s *redistest.Server) int64 {
 	for looks := 0; same < still && looks < most; looks++ {
 		time.Sleep(50 * time.Millisecond)
 		now := s.Stats().Memory
-		if same++; now != memory {
+		same++
+		if now != memory {
 			memory, same = now, 0
 		}
 	}
