@@ -204,10 +204,6 @@ func (c *call) awaitOne(ctx context.Context, timer *time.Timer, r *request, hurr
 		if r.leave() {
 			return fmt.Errorf("goredis: %w", context.Cause(ctx))
 		}
-	case <-c.backend.behind.ctx.Done():
-		if r.leave() {
-			return outage(errClosed)
-		}
 	case <-timer.C:
 		timer.Reset(0) // it stays over for the cancel
 		if r.leave() {
@@ -259,8 +255,6 @@ func (c *call) cancel(ctx context.Context, timer *time.Timer, charges []ratelimi
 		select {
 		case <-back.done: //nolint:errcheck // what cannot be given back drains
 		case <-ctx.Done():
-			return
-		case <-c.backend.behind.ctx.Done():
 			return
 		case <-timer.C:
 			return
