@@ -77,6 +77,7 @@ func New(primary, fallback ratelimit.Backend, opts ...Option) (*Backend, error) 
 	b.sharder, _ = primary.(ratelimit.Sharder)
 	if bounded, ok := primary.(ratelimit.Bounded); ok && bounded.Budget() <= b.budget {
 		b.bounded = true
+		b.prompt = bounded.Budget() <= b.slow
 	}
 	if counter, ok := primary.(ratelimit.Counter); ok && b.instances == 0 {
 		b.counter = counter

@@ -143,7 +143,7 @@ func TestBugsDoNotOpen(t *testing.T) {
 func TestSlowCallsOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPrimary(t)
-		b := newBreaker(t, p, breaker.WithSlow(5*time.Millisecond))
+		b := newBreaker(t, struct{ ratelimit.Backend }{p}, breaker.WithSlow(5*time.Millisecond)) // without its budget
 		l := perHour(t, "b", 1000, ratelimit.Local)
 		p.breakBy(func(context.Context, []ratelimit.Charge) error {
 			time.Sleep(6 * time.Millisecond)

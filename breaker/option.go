@@ -18,6 +18,7 @@ func (f optionFunc) apply(c *config) error { return f(c) }
 type config struct {
 	budget     time.Duration
 	bounded    bool // the primary keeps the budget itself
+	prompt     bool // and what it decides within it is not slow
 	slow       time.Duration
 	share      float64
 	least      uint32
@@ -67,7 +68,8 @@ func WithTrip(failures int, share float64, window time.Duration) Option {
 }
 
 // WithSlow sets how long a call of the primary may take before it counts as
-// failed, although its verdict is used. The default is the budget.
+// failed, although its verdict is used. The default is the budget. What a
+// [ratelimit.Bounded] primary decides is not measured if its own budget is no longer.
 func WithSlow(d time.Duration) Option {
 	return optionFunc(func(c *config) error {
 		if d <= 0 {

@@ -22,7 +22,10 @@ func (r *rolling) add(now time.Time) {
 	for {
 		have := slot.Load()
 		next := have + 1
-		if have>>32 != uint64(number) {
+		if old := uint32(have >> 32); old != number {
+			if int32(number-old) < 0 { // the slot is of a later time already
+				return
+			}
 			next = uint64(number)<<32 + 1
 		}
 		if uint32(next) == 0 || slot.CompareAndSwap(have, next) { // full, or done

@@ -40,3 +40,16 @@ func TestRollingCount(t *testing.T) {
 		t.Errorf("cleared, but %d", n)
 	}
 }
+
+// A count for a slot that is of a later time already takes nothing from that.
+func TestRollingKeepsTheLaterTime(t *testing.T) {
+	start := time.Now()
+	r := rolling{period: time.Second, start: start}
+	late, later := start.Add(3*time.Second), start.Add((3+slots)*time.Second)
+	r.add(later)
+	r.add(later)
+	r.add(late)
+	if got := r.sum(later); got != 2 {
+		t.Errorf("the sum is %d, want 2", got)
+	}
+}
