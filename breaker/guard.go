@@ -35,11 +35,11 @@ type guard struct {
 	shard   string
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	turn    atomic.Int64 // the number of the present state, below zero if it is not closed
-	decided rolling      // successes since it is closed
 	used    atomic.Int64 // when, ns since the backend was made
 	isAway  atomic.Bool  // not closed
 	made    time.Time
 	settled atomic.Int64 // when it last settled while it was closed, ns since made
+	decided rolling      // successes since it is closed
 
 	mu      sync.Mutex
 	pending []Transition

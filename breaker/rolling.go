@@ -12,7 +12,9 @@ const slots = 10
 type rolling struct {
 	period time.Duration // of a slot
 	start  time.Time
+	_      [64]byte             // each call writes what is between these, and reads what is around
 	slots  [slots]atomic.Uint64 // its number in the upper half, its count in the lower
+	_      [64]byte
 }
 
 // add counts one more.
