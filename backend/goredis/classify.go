@@ -92,6 +92,10 @@ func isRedirect(err error) bool {
 	return err != nil && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
 }
 
+// isSplit tells whether the keys of a script are at two servers, while their slot
+// moves. It did not run.
+func isSplit(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "TRYAGAIN") }
+
 // isLost tells whether an error may mean that a server of a cluster is gone, or
 // no master any more: it does not answer, or says so.
 func isLost(err error) bool {

@@ -1,6 +1,7 @@
 package goredis
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -97,4 +98,50 @@ func TestOtherCallsFollowASlot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Calls that go out together while the keys of their slot are at two nodes are
+// decided apart; a call whose own keys are is not.
+func TestBatchesOfASlotThatMoves(t *testing.T) {
+	cluster := redistest.StartCluster(t, redistest.Replicas(0))
+	namespace, key := homeless(cluster, 0)
+	b := opened(t, cluster.URL(), WithNamespace(namespace))
+	gone, stays := limit(t, "gone", 10, 366*24*time.Hour), limit(t, "stays", 10, 366*24*time.Hour)
+	took(t, b, gone, key)
+	took(t, b, stays, key)
+	name := string(appendKey(nil, b.namespace, gone, key))
+	move := cluster.StartMove(cluster.Slot(name), cluster.Nodes[0])
+	host, port, _ := strings.Cut(move.To.Addr, ":")
+	move.From.Do("MIGRATE", host, port, name, 0, 5000)
+	s, slot, err := b.topology.route(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests []*request
+	for _, limits := range [][]*ratelimit.Limit{{gone}, {stays}, {gone, stays}} {
+		r := newRequest()
+		r.slot = slot
+		for _, l := range limits {
+			r.add(string(appendKey(nil, b.namespace, l, key)), &ratelimit.Charge{Limit: l, Key: key, Cost: 1})
+		}
+		requests = append(requests, r)
+	}
+	s.decide(requests)
+	for i, r := range requests {
+		<-r.done
+		if want := i < 2; r.granted != want || (r.err == nil) != want || r.err != nil && !isSplitOutage(r.err) {
+			t.Errorf("call %d: granted %t, %v", i, r.granted, r.err)
+		}
+	}
+	move.Keys()
+	move.Finish()
+	for _, l := range []*ratelimit.Limit{gone, stays} {
+		if v := took(t, b, l, key); v.Remaining != 7 {
+			t.Errorf("%v: %d are left after three charges, want 7", l, v.Remaining)
+		}
+	}
+}
+
+func isSplitOutage(err error) bool {
+	return errors.Is(err, ratelimit.ErrUnavailable) && !errors.Is(err, ratelimit.ErrBackendBug) && strings.Contains(err.Error(), "TRYAGAIN")
 }

@@ -161,7 +161,25 @@ func (s *server) command(ctx context.Context, b *batch, full bool) command {
 // finish reads a batch's reply, after what stood in its way was met.
 func (s *server) finish(ctx context.Context, b *batch, cmd command) {
 	cmd, err := s.retry(ctx, cmd, func(full bool) []any { return b.arguments(full, s.now()) })
+	if isSplit(err) && len(b.requests) > 1 {
+		s.decideSingly(ctx, b.requests)
+		return
+	}
 	b.answer(cmd, err)
+}
+
+// decideSingly decides requests one after another, whose keys are not at one server
+// while their slot moves: those of most requests are.
+func (s *server) decideSingly(ctx context.Context, requests []*request) {
+	for _, r := range requests {
+		b := s.batches.Get().(*batch)
+		b.slot, b.script = r.slot, r.script()
+		b.add(r)
+		b.choose()
+		cmd, err := s.call(ctx, func(full bool) []any { return b.arguments(full, s.now()) })
+		b.answer(cmd, err)
+		s.put(b)
+	}
 }
 
 // answer gives the requests of a batch their answers, from a command that has
