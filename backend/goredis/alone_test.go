@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -238,5 +239,81 @@ func TestCallsAloneSeeLaterHooks(t *testing.T) {
 	usedOf(t, b, l, "alice")
 	if w.inline.Load() != 1 || later.inline.Load() != 1 {
 		t.Errorf("the first hook saw %d calls, the later one %d, want 1 each", w.inline.Load(), later.inline.Load())
+	}
+}
+
+// A stall that is longer than many budgets, and shorter than the socket's timeout,
+// costs the connection of at most one call.
+func TestStallKeepsConnections(t *testing.T) {
+	s := redistest.Start(t)
+	client, err := NewClient(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := New(client, WithBudget(10*time.Millisecond), WithClock(time.Now), WithLogger((&logbook{}).logger()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(b.Close(), client.Close()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	l := limit(t, "b", 1_000_000, time.Hour)
+	var stop atomic.Bool
+	var answered atomic.Int64
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for !stop.Load() {
+				if b.Take(context.Background(), charge(l, "alice", 1), make([]ratelimit.Verdict, 1)) == nil {
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	more := func() {
+		before := answered.Load()
+		redistest.Eventually(t, 10*time.Second, "answers", func() bool { return answered.Load() > before+100 })
+	}
+	more()
+	opened := s.Info("stats", "total_connections_received")
+	s.Pause()
+	time.Sleep(300 * time.Millisecond) // the stall
+	s.Resume()
+	more()
+	stop.Store(true)
+	callers.Wait()
+	before, _ := strconv.Atoi(opened)
+	after, _ := strconv.Atoi(s.Info("stats", "total_connections_received"))
+	if before == 0 || after > before+2 { // one to replace that of the call, one of the pool's own
+		t.Errorf("%d connections were opened, want 2 or fewer", after-before)
+	}
+}
+
+// Through a client whose reads do not end with their context nobody waits on the
+// socket.
+func TestNoCallsAloneWithoutContextTimeouts(t *testing.T) {
+	s := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: time.Minute, WriteTimeout: time.Minute})
+	b, err := New(client, WithBudget(20*time.Millisecond), WithClock(time.Now), WithLogger((&logbook{}).logger()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(b.Close(), client.Close()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	l := limit(t, "b", 100, time.Hour)
+	redistest.Eventually(t, 10*time.Second, "an answer", func() bool {
+		return b.Take(t.Context(), charge(l, "alice", 1), make([]ratelimit.Verdict, 1)) == nil
+	})
+	s.Pause()
+	defer s.Resume()
+	start := time.Now()
+	err = b.Take(t.Context(), charge(l, "alice", 1), make([]ratelimit.Verdict, 1))
+	if took := time.Since(start); !errors.Is(err, ratelimit.ErrUnavailable) || took > 10*time.Second {
+		t.Errorf("at a silent server: %v after %v, want an outage after 20ms", err, took)
 	}
 }
