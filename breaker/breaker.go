@@ -24,10 +24,12 @@
 package breaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +65,9 @@ func New(primary, fallback ratelimit.Backend, opts ...Option) (*Backend, error) 
 	if primary == nil || fallback == nil {
 		return nil, errors.New("breaker: New: a backend is nil, want a primary and a fallback")
 	}
+	if _, ok := primary.(*Backend); ok || same(primary, fallback) {
+		return nil, fmt.Errorf("breaker: New: the primary is a %T, want one that is neither a breaker nor the fallback too", primary)
+	}
 	c := defaults()
 	for _, o := range opts {
 		if o == nil {
@@ -72,6 +77,7 @@ func New(primary, fallback ratelimit.Backend, opts ...Option) (*Backend, error) 
 			return nil, err
 		}
 	}
+	c.slow = cmp.Or(c.slow, c.budget)
 	b := &Backend{config: c, primary: primary, fallback: fallback}
 	b.mirror, _ = fallback.(ratelimit.Mirror)
 	b.sharder, _ = primary.(ratelimit.Sharder)
@@ -89,6 +95,12 @@ func New(primary, fallback ratelimit.Backend, opts ...Option) (*Backend, error) 
 	b.scratch.New = func() any { return &part{} }
 	b.splits.New = func() any { return &split{} }
 	return b, nil
+}
+
+// same tells whether two backends are one.
+func same(x, y ratelimit.Backend) bool {
+	t := reflect.TypeOf(x)
+	return t == reflect.TypeOf(y) && t.Comparable() && x == y
 }
 
 // Take implements [ratelimit.Backend].
@@ -151,9 +163,16 @@ func (b *Backend) Close() error {
 var errClosed = fmt.Errorf("%w: breaker: backend is closed", ratelimit.ErrUnavailable)
 
 // isCallers tells whether a call ended since its caller left: neither the
-// primary's failure nor its success.
+// primary's failure nor its success. A caller may have left since another backend
+// was away, and say so.
 func isCallers(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && !errors.Is(err, ratelimit.ErrUnavailable)
+	if ctx.Err() == nil {
+		return false
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, ratelimit.ErrUnavailable) {
+		return errors.Is(err, cause)
+	}
+	return !errors.Is(err, ratelimit.ErrUnavailable)
 }
 
 var (

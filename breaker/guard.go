@@ -204,13 +204,25 @@ func (g *guard) tell(b *Backend) {
 	g.has.Store(false)
 	g.mu.Unlock()
 	for _, t := range told {
-		if b.transition != nil {
-			b.transition(t)
-		}
+		b.announce(t)
 		if t.To == gobreaker.StateClosed {
 			b.settle(g.shard)
 		}
 	}
+}
+
+// announce tells the callback of a change. If that panics, the call that happened
+// to tell is decided all the same.
+func (b *Backend) announce(t Transition) {
+	if b.transition == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			b.counts.met(fmt.Errorf("%w: breaker: what WithOnTransition was given panicked: %v", ratelimit.ErrBackendBug, p))
+		}
+	}()
+	b.transition(t)
 }
 
 // awaySince returns since when the breaker is not closed, and whether.

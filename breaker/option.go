@@ -17,9 +17,9 @@ func (f optionFunc) apply(c *config) error { return f(c) }
 
 type config struct {
 	budget     time.Duration
-	bounded    bool // the primary keeps the budget itself
-	prompt     bool // and what it decides within it is not slow
-	slow       time.Duration
+	bounded    bool          // the primary keeps the budget itself
+	prompt     bool          // and what it decides within it is not slow
+	slow       time.Duration // 0 is the budget
 	share      float64
 	least      uint32
 	window     time.Duration
@@ -34,8 +34,8 @@ type config struct {
 
 func defaults() config {
 	return config{
-		budget: 10 * time.Millisecond, slow: 10 * time.Millisecond,
-		share: 0.5, least: 20, window: 2 * time.Second,
+		budget: 10 * time.Millisecond,
+		share:  0.5, least: 20, window: 2 * time.Second,
 		open: time.Second, probes: 3, ledger: 10_000,
 	}
 }
@@ -49,18 +49,19 @@ func WithBudget(d time.Duration) Option {
 		if d < time.Millisecond || d > time.Minute {
 			return fmt.Errorf("breaker: WithBudget: budget is %v, want 1ms to 1m", d)
 		}
-		c.budget, c.slow = d, d
+		c.budget = d
 		return nil
 	})
 }
 
 // WithTrip sets when a breaker opens: when at least failures of the calls of the
-// last window, and the share of them, 0 to 1, failed. The default is 20 and 0.5 in
-// 2s.
+// last window, 100ms to a day, and the share of them, above 0 to 1, failed. The
+// default is 20 and 0.5 in 2s.
 func WithTrip(failures int, share float64, window time.Duration) Option {
 	return optionFunc(func(c *config) error {
-		if failures < 1 || share <= 0 || share > 1 || window < 100*time.Millisecond {
-			return fmt.Errorf("breaker: WithTrip: %d failures, a share of %v and a window of %v, want 1 or more, above 0 to 1, and 100ms or more", failures, share, window)
+		inRange := share > 0 && share <= 1 // which NaN is not
+		if failures < 1 || !inRange || window < 100*time.Millisecond || window > longestTime {
+			return fmt.Errorf("breaker: WithTrip: %d failures, a share of %v and a window of %v, want 1 or more, above 0 to 1, and 100ms to 24h", failures, share, window)
 		}
 		c.least, c.share, c.window = uint32(min(failures, 1<<30)), share, window
 		return nil
@@ -80,14 +81,17 @@ func WithSlow(d time.Duration) Option {
 	})
 }
 
+// longestTime is the longest that options take.
+const longestTime = 24 * time.Hour
+
 // WithOpen sets how long a breaker stays open before it lets probes through, 10ms
-// or more, and how many have to succeed, one after another; no more than these
+// to a day, and how many have to succeed, one after another; no more than these
 // reach the primary meanwhile. Each breaker adds up to a quarter of the time, by
 // chance, so that instances do not probe together. The default is 1s and 3.
 func WithOpen(d time.Duration, probes int) Option {
 	return optionFunc(func(c *config) error {
-		if d < 10*time.Millisecond || probes < 1 {
-			return fmt.Errorf("breaker: WithOpen: %v and %d probes, want 10ms or more and 1 or more", d, probes)
+		if d < 10*time.Millisecond || d > longestTime || probes < 1 {
+			return fmt.Errorf("breaker: WithOpen: %v and %d probes, want 10ms to 24h and 1 or more", d, probes)
 		}
 		c.open, c.probes = d, uint32(min(probes, 1<<30))
 		return nil

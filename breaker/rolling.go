@@ -25,7 +25,7 @@ func (r *rolling) add(now time.Time) {
 		have := slot.Load()
 		next := have + 1
 		if old := uint32(have >> 32); old != number {
-			if int32(number-old) < 0 { // the slot is of a later time already
+			if have > 0 && int32(number-old) < 0 { // the slot is of a later time already
 				return
 			}
 			next = uint64(number)<<32 + 1

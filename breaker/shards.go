@@ -28,6 +28,16 @@ type knownGuards struct {
 // forgetAfter is how long a shard is not met before its breaker is dropped.
 const forgetAfter = time.Minute
 
+// isForgotten tells whether a shard has not been met for so long that it may be
+// gone. One that is away, which an operator may be looking for, stays for longer.
+func (g *guard) isForgotten(now int64) bool {
+	after := forgetAfter
+	if g.isAway.Load() {
+		after *= 10
+	}
+	return now-g.used.Load() > int64(after)
+}
+
 // of returns the breaker of a shard that is met at some time.
 func (g *guards) of(shard string, at time.Time) *guard {
 	now := int64(at.Sub(g.start))
@@ -63,7 +73,7 @@ func (g *guards) add(shard string, now int64) *guard {
 		maps.Copy(next.byShard, known.byShard)
 	}
 	for name, old := range next.byShard {
-		if now-old.used.Load() > int64(forgetAfter) {
+		if old.isForgotten(now) {
 			delete(next.byShard, name)
 		}
 	}
@@ -88,7 +98,7 @@ func (g *guards) all() []*guard {
 	var all, met []*guard
 	for _, one := range known.byShard {
 		all = append(all, one)
-		if now-one.used.Load() <= int64(forgetAfter) {
+		if !one.isForgotten(now) {
 			met = append(met, one)
 		}
 	}

@@ -91,8 +91,8 @@ func (g *guard) status() ShardStatus {
 func (s Status) String() string {
 	var b strings.Builder
 	for _, shard := range s.Shards {
-		fmt.Fprintf(&b, "%s: %v since %s, %d trips, degraded %v", cmp.Or(shard.Shard, "primary"), shard.State,
-			shard.Since.Format(time.TimeOnly), shard.Trips, shard.Degraded.Round(time.Millisecond))
+		fmt.Fprintf(&b, "%s: %v since %s, %d %s, degraded %v", cmp.Or(shard.Shard, "primary"), shard.State,
+			shard.Since.Format(time.TimeOnly), shard.Trips, plural(shard.Trips, "trip"), shard.Degraded.Round(time.Millisecond))
 		if shard.Cause != nil && shard.State != gobreaker.StateClosed {
 			fmt.Fprintf(&b, ", %s", firstLine(shard.Cause))
 		}
@@ -104,6 +104,14 @@ func (s Status) String() string {
 		fmt.Fprintf(&b, "\n%d calls met a bug or a wrong set-up, the last: %s", s.Bugs, firstLine(s.Bug))
 	}
 	return b.String()
+}
+
+// plural returns a word for some of what it names.
+func plural(n int, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
 }
 
 // firstLine returns an error's text without the stack of a panic.
