@@ -52,7 +52,8 @@ func (m *marks) hash(c *ratelimit.Charge) uint64 {
 }
 
 // askWhole asks about the live pieces in one call of the primary. If it fails all of
-// them do, but only the breaker of the shard that the error names hears of it.
+// them do, but only the breaker of the shard that the error names hears of it, and
+// only of that one is it known what was sent: the others may have charged by then.
 func (b *Backend) askWhole(ctx context.Context, s *split) {
 	start := b.now()
 	s.whole.reset()
@@ -67,7 +68,8 @@ func (b *Backend) askWhole(ctx context.Context, s *split) {
 	for _, p := range s.live {
 		answers = answers[copy(p.verdicts, answers):]
 		p.err = err
-		p.others = named && shard.Shard != p.guard.shard
+		about := named && shard.Shard == p.guard.shard
+		p.others, p.vague = named && !about, err != nil && !about
 		p.slow = b.now().Sub(start) > b.slow
 		if p.turn > 0 && !p.others {
 			p.guard.asked(ctx, b, p.turn, start, err)

@@ -18,6 +18,7 @@ type piece struct {
 	slow  bool
 
 	others bool // whether err is only about another shard
+	vague  bool // whether err may be about another shard, so that this one may have charged
 }
 
 // A split is a call that is about several shards. Its pieces are asked apart, so
@@ -56,7 +57,7 @@ func (s *split) of(g *guard) *piece {
 	p := &s.pieces[s.used]
 	s.used++
 	p.reset()
-	p.guard, p.turn, p.err, p.slow, p.others = g, g.turn.Load(), nil, false, false
+	p.guard, p.turn, p.err, p.slow, p.others, p.vague = g, g.turn.Load(), nil, false, false, false
 	return p
 }
 
@@ -75,7 +76,7 @@ func (s *split) free() {
 func (s *split) lose(p *piece) {
 	for i, place := range p.places {
 		s.gone.add(place, p.charges[i])
-		s.unsent = append(s.unsent, isUnsent(p.err))
+		s.unsent = append(s.unsent, !p.vague && isUnsent(p.err))
 	}
 }
 
