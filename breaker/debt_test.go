@@ -67,10 +67,10 @@ func TestDoubtsAreBounded(t *testing.T) {
 			t.Errorf("%d of %s are in doubt, want %d", n, key, want)
 		}
 	}
-	if n := d.cut(entry{limit, "alice"}, 4); n != 4 || d.size.Load() != 2 {
+	if n := d.cut(&ratelimit.Charge{Limit: limit, Key: []byte("alice")}, 4); n != 4 || d.size.Load() != 2 {
 		t.Errorf("cut to 4 there are %d, of %d buckets", n, d.size.Load())
 	}
-	if n := d.cut(entry{limit, "alice"}, 0); n != 0 || d.size.Load() != 1 {
+	if n := d.cut(&ratelimit.Charge{Limit: limit, Key: []byte("alice")}, 0); n != 0 || d.size.Load() != 1 {
 		t.Errorf("cut to 0 there are %d, of %d buckets", n, d.size.Load())
 	}
 }

@@ -17,7 +17,13 @@ type doubts struct {
 	size atomic.Int64
 
 	mu    sync.Mutex
-	units map[entry]int64
+	units map[entry]doubt
+}
+
+// A doubt is what is in doubt of a bucket.
+type doubt struct {
+	limit *ratelimit.Limit // the last that was met
+	units int64
 }
 
 // add notes debts whose charging failed.
@@ -25,14 +31,14 @@ func (d *doubts) add(debts []ratelimit.Delta) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range debts {
-		e := entry{debts[i].Limit, string(debts[i].Key)}
+		e := entryOf(debts[i].Limit, debts[i].Key)
 		if _, ok := d.units[e]; !ok && len(d.units) >= d.room {
 			continue
 		}
 		if d.units == nil {
-			d.units = map[entry]int64{}
+			d.units = map[entry]doubt{}
 		}
-		d.units[e] += debts[i].Units
+		d.units[e] = doubt{debts[i].Limit, d.units[e].units + debts[i].Units}
 	}
 	d.size.Store(int64(len(d.units)))
 }
@@ -40,17 +46,18 @@ func (d *doubts) add(debts []ratelimit.Delta) {
 func (d *doubts) of(c *ratelimit.Charge) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.units[entry{c.Limit, string(c.Key)}]
+	return d.units[entry{c.Limit.Bucket(), c.Limit.Algorithm(), string(c.Key)}].units
 }
 
 // cut notes that of a bucket's units at most some are left, and returns how many
 // are.
-func (d *doubts) cut(e entry, most int64) int64 {
+func (d *doubts) cut(c *ratelimit.Charge, most int64) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	units := min(d.units[e], most)
+	e := entryOf(c.Limit, c.Key)
+	units := min(d.units[e].units, most)
 	if units > 0 {
-		d.units[e] = units
+		d.units[e] = doubt{c.Limit, units}
 	} else {
 		delete(d.units, e)
 	}
@@ -58,12 +65,13 @@ func (d *doubts) cut(e entry, most int64) int64 {
 	return units
 }
 
-func (d *doubts) entries() []entry {
+// charges returns the buckets, as charges of nothing.
+func (d *doubts) charges() []ratelimit.Charge {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := make([]entry, 0, len(d.units))
-	for e := range d.units {
-		all = append(all, e)
+	all := make([]ratelimit.Charge, 0, len(d.units))
+	for e, in := range d.units {
+		all = append(all, ratelimit.Charge{Limit: in.limit, Key: []byte(e.key)})
 	}
 	return all
 }
@@ -75,16 +83,15 @@ func (b *Backend) doubted(c *ratelimit.Charge, local *ratelimit.Limit) int64 {
 	if b.doubts.of(c) == 0 {
 		return 0
 	}
-	return b.cutDoubt(context.Background(), entry{c.Limit, string(c.Key)}, local)
+	return b.cutDoubt(context.Background(), c, local)
 }
 
-func (b *Backend) cutDoubt(ctx context.Context, e entry, local *ratelimit.Limit) int64 {
-	key := []byte(e.key)
-	used, err := b.usedOf(ctx, local, key)
+func (b *Backend) cutDoubt(ctx context.Context, c *ratelimit.Charge, local *ratelimit.Limit) int64 {
+	used, err := b.usedOf(ctx, local, c.Key)
 	if err != nil {
-		return b.doubts.of(&ratelimit.Charge{Limit: e.limit, Key: key})
+		return b.doubts.of(c)
 	}
-	return b.doubts.cut(e, used)
+	return b.doubts.cut(c, used)
 }
 
 // forgetDoubts drops what has drained of buckets that nobody asks for.
@@ -93,7 +100,7 @@ func (b *Backend) forgetDoubts(ctx context.Context) {
 		return
 	}
 	instances := b.Instances()
-	for _, e := range b.doubts.entries() {
-		b.cutDoubt(ctx, e, b.shares.of(e.limit, instances))
+	for _, c := range b.doubts.charges() {
+		b.cutDoubt(ctx, &c, b.shares.of(c.Limit, instances))
 	}
 }

@@ -23,16 +23,23 @@ type ledger struct {
 	debts map[entry]debt
 }
 
-// An entry is a bucket.
+// An entry is a bucket. Several limits may be about one: rules that share its name,
+// and the same rule of a table that was loaded again.
 type entry struct {
-	limit *ratelimit.Limit
-	key   string
+	bucket    string
+	algorithm ratelimit.Algorithm
+	key       string
+}
+
+func entryOf(l *ratelimit.Limit, key []byte) entry {
+	return entry{l.Bucket(), l.Algorithm(), string(key)}
 }
 
 // A debt is what a bucket owes to the primary.
 type debt struct {
-	units    int64 // to be charged
-	settling int64 // being charged
+	limit    *ratelimit.Limit // the last that was met
+	units    int64            // to be charged
+	settling int64            // being charged
 }
 
 // add notes units that were granted of a bucket, of which used are used now: what
@@ -43,7 +50,8 @@ func (l *ledger) add(c *ratelimit.Charge, units, used int64) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d, ok := l.debts[entry{c.Limit, string(c.Key)}]
+	e := entryOf(c.Limit, c.Key)
+	d, ok := l.debts[e]
 	if !ok {
 		if l.size.Load() >= int64(l.room) {
 			l.dropped.Add(uint64(units))
@@ -54,8 +62,8 @@ func (l *ledger) add(c *ratelimit.Charge, units, used int64) {
 		}
 		l.size.Add(1)
 	}
-	d.units = min(d.units+units, max(used, units))
-	l.debts[entry{c.Limit, string(c.Key)}] = d
+	d.limit, d.units = c.Limit, min(d.units+units, max(used, units))
+	l.debts[e] = d
 }
 
 // change notes that what a grant of the fallback cost has changed. What is given
@@ -63,7 +71,7 @@ func (l *ledger) add(c *ratelimit.Charge, units, used int64) {
 func (l *ledger) change(c *ratelimit.Charge, units int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := entry{c.Limit, string(c.Key)}
+	e := entryOf(c.Limit, c.Key)
 	if d, ok := l.debts[e]; ok {
 		d.units = max(d.units+units, 0)
 		l.put(e, d)
@@ -72,7 +80,7 @@ func (l *ledger) change(c *ratelimit.Charge, units int64) {
 
 // put keeps a debt, or drops it if it is paid. l.mu must be held.
 func (l *ledger) put(e entry, d debt) {
-	if d == (debt{}) {
+	if d.units == 0 && d.settling == 0 {
 		delete(l.debts, e)
 		l.size.Add(-1)
 		return
@@ -84,7 +92,7 @@ func (l *ledger) put(e entry, d debt) {
 func (l *ledger) owed(c *ratelimit.Charge) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.debts[entry{c.Limit, string(c.Key)}]
+	d := l.debts[entry{c.Limit.Bucket(), c.Limit.Algorithm(), string(c.Key)}]
 	return d.units + d.settling
 }
 
@@ -93,7 +101,7 @@ func (l *ledger) owed(c *ratelimit.Charge) int64 {
 func (l *ledger) cut(c *ratelimit.Charge, known, most int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := entry{c.Limit, string(c.Key)}
+	e := entryOf(c.Limit, c.Key)
 	d, ok := l.debts[e]
 	if ok && d.units+d.settling == known {
 		d.units = min(d.units, most)
@@ -105,27 +113,29 @@ func (l *ledger) cut(c *ratelimit.Charge, known, most int64) int64 {
 // take returns the debts of buckets that fit, as being settled from now on.
 func (l *ledger) take(fits func(*ratelimit.Charge) bool) []ratelimit.Delta {
 	var taken []ratelimit.Delta
-	for _, e := range l.entries() {
-		c := ratelimit.Charge{Limit: e.limit, Key: []byte(e.key)}
+	for _, c := range l.charges() {
 		if !fits(&c) {
 			continue
 		}
 		l.mu.Lock()
+		e := entryOf(c.Limit, c.Key)
 		if d, ok := l.debts[e]; ok && d.units > 0 {
-			taken = append(taken, ratelimit.Delta{Limit: c.Limit, Key: c.Key, Cost: d.units, Units: d.units})
-			l.put(e, debt{settling: d.settling + d.units})
+			taken = append(taken, ratelimit.Delta{Limit: d.limit, Key: c.Key, Cost: d.units, Units: d.units})
+			d.settling, d.units = d.settling+d.units, 0
+			l.put(e, d)
 		}
 		l.mu.Unlock()
 	}
 	return taken
 }
 
-func (l *ledger) entries() []entry {
+// charges returns the buckets, as charges of nothing.
+func (l *ledger) charges() []ratelimit.Charge {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]entry, 0, len(l.debts))
-	for e := range l.debts {
-		all = append(all, e)
+	all := make([]ratelimit.Charge, 0, len(l.debts))
+	for e, d := range l.debts {
+		all = append(all, ratelimit.Charge{Limit: d.limit, Key: []byte(e.key)})
 	}
 	return all
 }
@@ -136,7 +146,7 @@ func (l *ledger) settled(deltas []ratelimit.Delta, again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range deltas {
-		e := entry{deltas[i].Limit, string(deltas[i].Key)}
+		e := entryOf(deltas[i].Limit, deltas[i].Key)
 		d, units := l.debts[e], deltas[i].Cost
 		d.settling -= units
 		if again {
