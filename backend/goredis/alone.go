@@ -25,7 +25,7 @@ const (
 // goroutines. That spares them two hand-overs, each of which wakes a thread on a
 // processor that Redis may need.
 type alone struct {
-	longest time.Duration // the longest budget of such calls
+	longest time.Duration // the longest budget of such calls; 0 for none
 	barred  atomic.Int64  // until when, in ns since processStart
 }
 
@@ -40,7 +40,13 @@ func (a *alone) bar() { a.barred.Store(int64(time.Since(processStart) + barredTi
 // way or waits, and this server has answered lately. Else it returns false, and
 // nothing was charged.
 func (s *server) decideAlone(ctx context.Context, r *request, budget time.Duration) (decided bool, err error) {
-	if !s.greeting.done.Load() || !s.alone.allows(budget) || !s.begin() {
+	if !s.greeting.done.Load() || !s.alone.allows(budget) {
+		return false, nil
+	}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < budget {
+		return false, nil // it would cost a connection, of a server that is well
+	}
+	if !s.begin() {
 		return false, nil
 	}
 	defer s.end()
@@ -56,10 +62,10 @@ func (s *server) decideAlone(ctx context.Context, r *request, budget time.Durati
 	if isRedirect(err) || isNoScript(err) { // it did not run
 		return false, nil
 	}
-	if isTimeout(err) {
+	if isTimeout(err) || within.Err() != nil { // as with a hook that is slow
 		s.alone.bar()
 	}
-	if err != nil && hasLeft(ctx) {
+	if err != nil && ctx.Err() != nil {
 		return true, fmt.Errorf("goredis: %w", context.Cause(ctx))
 	}
 	s.noticed(within, err)
@@ -82,10 +88,10 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// hasLeft tells whether a context has ended, or will have at once.
-func hasLeft(ctx context.Context) bool {
-	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done()
-	}
-	return ctx.Err() != nil
+// endsWithContext tells whether a command of a client ends with its context: what
+// the caller has to say when a connection is made need not. Nor need hooks, which
+// cannot be seen.
+func endsWithContext(o *redis.Options) bool {
+	return o.ContextTimeoutEnabled && o.OnConnect == nil && o.Limiter == nil &&
+		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
 }

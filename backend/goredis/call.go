@@ -100,7 +100,9 @@ func (c *call) ask(ctx context.Context, timer *time.Timer, which int, dry bool) 
 		if which != all && which != i || r.granted {
 			continue
 		}
+		large := r.large // so it is still
 		r.renew(dry)
+		r.large = large
 		if err = c.servers[i].submit(r); err != nil {
 			err = c.ofShard(i, outage(err))
 			break

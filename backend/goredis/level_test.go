@@ -241,3 +241,70 @@ func TestStoredLevelsAreExact(t *testing.T) {
 		}
 	})
 }
+
+// TestExpiryAfterTheClockSteppedBack: what was kept of an expiry is not read as a
+// later one when the clock is behind the time of a state.
+func TestExpiryAfterTheClockSteppedBack(t *testing.T) {
+	client := redistest.Start(t).Client()
+	b, err := New(client, WithBudget(10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	l := limit(t, "back", 1000, 1000*time.Second)
+	for _, others := range []int{0, 1} {
+		caller := fmt.Sprint("caller ", others)
+		key := string(appendKey(nil, b.namespace, l, []byte(caller)))
+		say := func(units int64) {
+			t.Helper()
+			charges := charge(l, caller, units)
+			if others > 0 {
+				charges = append(charges, charge(l, "nobody", 0)...)
+			}
+			verdicts := make([]ratelimit.Verdict, len(charges))
+			if err := b.Take(t.Context(), charges, verdicts); err != nil {
+				t.Fatal(err)
+			}
+			if ttl, full := client.PTTL(t.Context(), key).Val(), verdicts[0].ResetAfter; ttl < full-time.Second {
+				t.Errorf("%d others, %d units: the key has %v, and is full in %v", others, units, ttl, full)
+			}
+		}
+		say(10)
+		// As if Redis's clock were 48 seconds behind now: the state's time and its
+		// expiry are later by that.
+		s := []byte(client.Get(t.Context(), key).Val())
+		at := number48(string(s)) + 48_000_000
+		for i := range 6 {
+			s[i] = byte(at >> (8 * i))
+		}
+		client.Set(t.Context(), key, s, client.PTTL(t.Context(), key).Val()+48*time.Second)
+		say(45)
+		say(15)
+	}
+}
+
+// TestLevelOfExactlyTheLongForm: 2048 units are the first that the short form does
+// not hold.
+func TestLevelOfExactlyTheLongForm(t *testing.T) {
+	now := time.UnixMicro(1_796_056_030_073_506)
+	b, err := New(redistest.Shared(t).Client(), WithBudget(10*time.Second), WithClock(func() time.Time { return now }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	l := limit(t, "exactly", 10_000, time.Hour)
+	for _, others := range []int{0, 1} {
+		charges := charge(l, fmt.Sprint("caller ", others), 2047)
+		for i, want := range []int64{7953, 7952, 7951} {
+			all := charges
+			if others > 0 {
+				all = append(all, charge(l, "nobody", 0)...)
+			}
+			verdicts := make([]ratelimit.Verdict, len(all))
+			if err := b.Take(t.Context(), all, verdicts); err != nil || verdicts[0].Remaining != want {
+				t.Errorf("call %d with %d others: %+v, %v, want %d left", i, others, verdicts[0], err, want)
+			}
+			charges[0].Cost = 1
+		}
+	}
+}

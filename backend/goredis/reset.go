@@ -107,7 +107,8 @@ func (t *resetTask) run() {
 	defer cancel()
 	for _, keys := range t.keys {
 		if ctx.Err() != nil {
-			return // nobody waits any more
+			t.err = errors.Join(t.err, outage(errNoReset))
+			return
 		}
 		n, err := t.server.unlink(ctx, keys)
 		t.reset += n

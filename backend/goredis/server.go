@@ -54,10 +54,10 @@ func newServer(b *behind, client processor, moved router, c *config) *server {
 	if c, ok := client.(*redis.Client); ok && c.Options().ContextTimeoutEnabled {
 		// Its reads and writes end with their context, which those of batches are
 		// not to before the socket's own.
-		s.alone.longest = longestAlone
 		s.patience = max(s.patience, socketTimeout)
-	} else {
-		s.alone.longest = -1
+		if endsWithContext(c.Options()) {
+			s.alone.longest = longestAlone
+		}
 	}
 	s.combiner = combiner{send: s.decide, flights: flightsPerServer, most: requestsPerBatch, room: c.queue, behind: b}
 	s.changes = queue[*changes]{send: s.change, room: c.queue, start: b.start}

@@ -71,6 +71,8 @@ if s then
     if p > MOST and gone < level * 2 then return '?' end
     level = level - gone
     if level < 0 then level = 0 end
+  elseif time > now then
+    expiry = 0 -- the clock stepped back: of what it is a multiple is another time now
   end
 end
 
@@ -84,9 +86,10 @@ if reset > MOST then reset = MOST end
 local empty = (now + reset) / 1000000
 local short = unit > 2000 and level < 2147483648 and now < 4503599627370496
 -- The key expires when it is empty or a little later (common.lua). An expiry that is
--- right already is kept, which is cheaper, if it was not lost.
+-- right already, later by at most a second and a quarter of the time until then, is
+-- kept, which is cheaper, if the key has it.
 local keep = expiry >= empty and expiry <= empty + 1 + reset / 4000000 and size == (short and 12 or 25)
-  and #ARGV[1] == 40 and call('PTTL', KEYS[1]) > 0
+  and #ARGV[1] == 40 and call('PTTL', KEYS[1]) * 1000 >= reset
 if not keep then
   if reset > 13000000 then
     local _, e = math.frexp(reset / 13000000)

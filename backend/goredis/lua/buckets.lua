@@ -101,6 +101,8 @@ while pos <= size do
         if p > MOST and gone < level * 2 then status = '?' end
         level = level - gone
         if level < 0 then level = 0 end
+      elseif time > now then
+        expiry = 0 -- the clock stepped back: of what it is a multiple is another time now
       end
     end
     if (units > most or level + (units - most) * unit > 0 and units > 0 or more > 1) and status == '+' then
@@ -130,8 +132,7 @@ while pos <= size do
       if reset > MOST then reset = MOST end
       local empty = (now + reset) / 1000000
       local short = unit > 2000 and level < 2147483648 and now < 4503599627370496
-      -- The key expires when it is empty or a little later (common.lua). An expiry
-      -- that is right already is kept, which is cheaper.
+      -- The key expires when it is empty or a little later, as in bucket.lua.
       if expiry < empty or expiry > empty + 1 + reset / 4000000 or #s ~= (short and 12 or 25) or given then
         if reset > 13000000 then
           local _
