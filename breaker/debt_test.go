@@ -40,7 +40,7 @@ func TestDebtsFollowWhatIsUsed(t *testing.T) {
 	if l.owed(other) != 0 || l.dropped.Load() != 5 {
 		t.Errorf("%d are owed without room, and %d dropped, want 0 and 5", l.owed(other), l.dropped.Load())
 	}
-	taken := l.take(func(*ratelimit.Charge) bool { return true })
+	taken := l.take(l.charges())
 	l.add(c, 2, 5)
 	if l.owed(c) != 5 || len(taken) != 1 || taken[0].Units != 3 {
 		t.Errorf("%d are owed while %v is charged, want 5", l.owed(c), taken)
@@ -49,7 +49,7 @@ func TestDebtsFollowWhatIsUsed(t *testing.T) {
 	if l.owed(c) != 5 {
 		t.Errorf("%d are owed after a charge that was not sent, want 5", l.owed(c))
 	}
-	l.settled(l.take(func(*ratelimit.Charge) bool { return true }), false)
+	l.settled(l.take(l.charges()), false)
 	if l.owed(c) != 0 || l.size.Load() != 0 {
 		t.Errorf("%d are owed after all was charged", l.owed(c))
 	}

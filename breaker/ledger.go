@@ -19,8 +19,9 @@ type ledger struct {
 	dropped atomic.Uint64 // units that found no room, or could not be charged
 	size    atomic.Int64
 
-	mu    sync.Mutex
-	debts map[entry]debt
+	mu      sync.Mutex
+	debts   map[entry]debt
+	settles map[string]bool // by shard, whether a settlement is under way
 }
 
 // An entry is a bucket. Several limits may be about one: rules that share its name,
@@ -110,21 +111,18 @@ func (l *ledger) cut(c *ratelimit.Charge, known, most int64) int64 {
 	return d.units + d.settling
 }
 
-// take returns the debts of buckets that fit, as being settled from now on.
-func (l *ledger) take(fits func(*ratelimit.Charge) bool) []ratelimit.Delta {
-	var taken []ratelimit.Delta
-	for _, c := range l.charges() {
-		if !fits(&c) {
-			continue
-		}
-		l.mu.Lock()
-		e := entryOf(c.Limit, c.Key)
+// take returns the debts of buckets, as being settled from now on.
+func (l *ledger) take(of []ratelimit.Charge) []ratelimit.Delta {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := make([]ratelimit.Delta, 0, len(of))
+	for i := range of {
+		e := entryOf(of[i].Limit, of[i].Key)
 		if d, ok := l.debts[e]; ok && d.units > 0 {
-			taken = append(taken, ratelimit.Delta{Limit: d.limit, Key: c.Key, Cost: d.units, Units: d.units})
+			taken = append(taken, ratelimit.Delta{Limit: d.limit, Key: of[i].Key, Cost: d.units, Units: d.units})
 			d.settling, d.units = d.settling+d.units, 0
 			l.put(e, d)
 		}
-		l.mu.Unlock()
 	}
 	return taken
 }
@@ -156,24 +154,60 @@ func (l *ledger) settled(deltas []ratelimit.Delta, again bool) {
 	}
 }
 
+// begin tells whether a shard can be settled: two settlements at once would both
+// fail with their primary.
+func (l *ledger) begin(shard string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.settles[shard] {
+		return false
+	}
+	if l.settles == nil {
+		l.settles = map[string]bool{}
+	}
+	l.settles[shard] = true
+	return true
+}
+
+func (l *ledger) end(shard string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.settles, shard)
+}
+
 // atOnce is how many buckets are charged in one call of the primary.
 const atOnce = 100
 
 // settle charges to the primary, behind the calls, what it does not know of a
-// shard's buckets.
+// shard's buckets. It ends when the primary fails: what was not tried yet is still
+// owed, and settled when the primary is seen to be well again.
 func (b *Backend) settle(shard string) {
-	b.behind.start(func(ctx context.Context) {
-		debts := b.ledger.take(func(c *ratelimit.Charge) bool { return b.shardOf(c) == shard })
-		for chunk := range slices.Chunk(debts, atOnce) {
-			b.settleSome(ctx, chunk)
+	if !b.ledger.begin(shard) {
+		return
+	}
+	g := b.guards.find(shard)
+	if g != nil {
+		g.settlesAgain(b.open) // so that one that fails has not the next right behind it
+	}
+	started := b.behind.start(func(ctx context.Context) {
+		defer b.ledger.end(shard)
+		owing := slices.DeleteFunc(b.ledger.charges(), func(c ratelimit.Charge) bool { return b.shardOf(&c) != shard })
+		for chunk := range slices.Chunk(owing, atOnce) {
+			if g != nil && g.isAway.Load() || !b.settleSome(ctx, b.ledger.take(chunk)) {
+				break
+			}
 		}
 		b.forgetDoubts(ctx)
 	})
+	if !started {
+		b.ledger.end(shard)
+	}
 }
 
 // settleSome charges debts, as far as they still count. One that failed is not
-// tried again, which might charge it twice, unless it was certainly not sent.
-func (b *Backend) settleSome(ctx context.Context, debts []ratelimit.Delta) {
+// tried again, which might charge it twice, unless it was certainly not sent. It
+// tells whether the primary did not fail.
+func (b *Backend) settleSome(ctx context.Context, debts []ratelimit.Delta) bool {
 	due, total := b.due(ctx, debts)
 	var err error
 	switch {
@@ -195,6 +229,7 @@ func (b *Backend) settleSome(ctx context.Context, debts []ratelimit.Delta) {
 	case !again:
 		b.ledger.dropped.Add(uint64(total))
 	}
+	return err == nil
 }
 
 // owed returns what the primary does not know of a bucket, as far as the fallback

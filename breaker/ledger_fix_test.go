@@ -1,6 +1,9 @@
 package breaker_test
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,4 +66,68 @@ func TestDebtsAreOfABucket(t *testing.T) {
 			t.Errorf("%v, want the 8 units charged that have not drained", s)
 		}
 	})
+}
+
+// A settlement that fails, or whose primary is away again, leaves what it has not
+// tried, which is settled later. Nothing is charged twice.
+func TestSettlementEndsWithThePrimary(t *testing.T) {
+	for name, away := range map[string]bool{"one call fails": false, "the primary is away": true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPrimary(t)
+			b := newBreaker(t, p)
+			l := perHour(t, "b", 100, ratelimit.Local)
+			p.breakWith(errDown)
+			for n := range 450 {
+				if err := b.Take(t.Context(), []ratelimit.Charge{{Limit: l, Key: fmt.Append(nil, n), Cost: 1}}, make([]ratelimit.Verdict, 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.breakWith(nil)
+			var tries atomic.Int64
+			p.adjusting = func(context.Context) {
+				switch {
+				case tries.Add(1) != 1:
+				case away:
+					p.breakWith(errLost)
+					granted(t, b, 30, l) // opens it; this settlement is made all the same
+				default:
+					p.noAdjust = true
+				}
+			}
+			time.Sleep(2 * time.Second)
+			granted(t, b, 3, l)
+			synctest.Wait()
+			if s := b.Status(); s.Ledger != 350+one(away) || tries.Load() != 1 {
+				t.Errorf("%s: %v after %d tries, want 350 buckets left after one", name, s, tries.Load())
+			}
+			p.noAdjust = false
+			p.breakWith(nil)
+			for range 4 {
+				time.Sleep(2 * time.Second)
+				granted(t, b, 3, l)
+				synctest.Wait()
+			}
+			s, times := b.Status(), map[string]int{}
+			for _, d := range p.adjusted {
+				times[string(d.Key)]++
+			}
+			delete(times, "alice")
+			for key, n := range times {
+				if n != 1 {
+					t.Errorf("%s: %s is charged %d times", name, key, n)
+				}
+			}
+			lost := uint64(100 * (1 - one(away)))
+			if len(times) != 450 || s.Ledger != 0 || s.Dropped != lost || b.Doubts() != int64(lost) {
+				t.Errorf("%s: %d buckets are tried, %d in doubt: %v", name, len(times), b.Doubts(), s)
+			}
+		})
+	}
+}
+
+func one(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
 }
