@@ -18,6 +18,7 @@ type Backend struct {
 	topology topology
 	closed   atomic.Bool
 	timers   timerPool
+	loud     loud
 	careful  careful
 	refusals *refusals             // nil with a clock of a test's, under which they would differ
 	behind   *behind               // what goes on after its call has returned
@@ -93,6 +94,7 @@ func (b *Backend) Take(ctx context.Context, charges []ratelimit.Charge, verdicts
 		}
 	}
 	if err := b.ask(ctx, charges, verdicts); err != nil {
+		b.loud.tell(b.logger, err)
 		return err
 	}
 	if b.refusals != nil {

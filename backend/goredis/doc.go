@@ -16,5 +16,6 @@
 // other than letters, digits and ._-@+/: are written %XX. A rule without key
 // parts has ~ and its bucket's name as tag.
 //
-// Every key expires by itself, at most a second after nothing is used of it.
+// Every key expires by itself, a second after nothing is used of it or a little
+// later.
 package goredis

@@ -58,7 +58,7 @@ func (f *fleet) join(b *Backend) {
 			if errors.Is(err, ratelimit.ErrBackendBug) && !warned {
 				warned = true
 				b.logger.Warn("goredis: instances cannot be counted, each takes itself for the only one",
-					"error", err, "remedy", "ACL SETUSER <user> +zadd +zrem +zremrangebyscore +zcard +pexpire +time ~"+b.namespace+":*")
+					"error", err, "remedy", remedyOf(err, "ACL SETUSER <user> +zadd +zrem +zremrangebyscore +zcard +pexpire +time ~"+b.namespace+":*"))
 			}
 			select {
 			case <-ticker.C:

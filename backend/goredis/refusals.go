@@ -2,12 +2,12 @@ package goredis
 
 import (
 	"hash/maphash"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/internal/arith"
 )
 
 const (
@@ -132,15 +132,7 @@ func (k *refusal) covers(c *ratelimit.Charge, v *ratelimit.Verdict) bool {
 // drainTime returns how long it takes for units to drain, rounded up.
 func drainTime(l *ratelimit.Limit, units int64) time.Duration {
 	num, den := l.Drain()
-	high, low := bits.Mul64(uint64(units)<<l.Shift(), den)
-	if high >= num {
-		return ratelimit.MaxWait
-	}
-	us, rest := bits.Div64(high, low, num)
-	if rest > 0 {
-		us++
-	}
-	return micros(int64(min(us, maxDouble)))
+	return micros(int64(min(arith.MulDivUp(uint64(units)<<l.Shift(), den, num), maxDouble)))
 }
 
 // later returns what a verdict says some time later, if nobody called.

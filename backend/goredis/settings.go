@@ -50,8 +50,8 @@ const longestSocketTimeout = time.Second
 // a client shows them.
 //
 // Not all that looks dangerous is: what a decision sends is never sent again
-// whatever MaxRetries says, callers do not wait for the socket, and a dial is
-// not theirs either.
+// whatever MaxRetries says, callers wait for the socket only within their budget,
+// and a dial is not theirs.
 func judgeOptions(o *redis.Options, budget time.Duration) (j judgement) {
 	j.timeout("ReadTimeout", o.ReadTimeout, budget, o.ContextTimeoutEnabled)
 	j.timeout("WriteTimeout", o.WriteTimeout, budget, o.ContextTimeoutEnabled)
