@@ -100,7 +100,7 @@ func (b *Backend) probeAll(ctx context.Context, probes []*piece, ask func()) (re
 		if refused = b.probeAll(ctx, probes[1:], ask); refused != nil {
 			return errNeutral
 		}
-		if p.others {
+		if p.others || p.cut {
 			return errNeutral
 		}
 		return p.guard.judge(ctx, p.err, p.slow)

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -11,15 +12,24 @@ import (
 )
 
 // carefulTime is how long calls of several shards are judged before they are
-// charged, after one was given back.
+// charged, after one was given back, and how long they are not, after that took
+// time which the call did not have.
 const carefulTime = time.Second
 
 // careful tells whether that is so.
-type careful struct{ until atomic.Int64 } // ns since the backend was made
+type careful struct{ until, not atomic.Int64 } // ns since the backend was made
 
-func (c *careful) now(at time.Duration) bool { return int64(at) < c.until.Load() }
+func (c *careful) now(at time.Duration) bool {
+	return int64(at) < c.until.Load() && int64(at) >= c.not.Load()
+}
 
 func (c *careful) start(at time.Duration) { c.until.Store(int64(at + carefulTime)) }
+
+func (c *careful) pause(at time.Duration) { c.not.Store(int64(at + carefulTime)) }
+
+// errNoTime is the error of a piece that was not asked, since what went before took
+// all of the call's time.
+var errNoTime = fmt.Errorf("no time was left to ask: %w", errAway)
 
 // askWithCare asks about the live pieces so that a call that is refused charges
 // nothing: it first reads all, then charges the one that seems to have no room, or
@@ -27,33 +37,46 @@ func (c *careful) start(at time.Duration) { c.until.Store(int64(at + carefulTime
 // holds until it is given back drains away, so that many of them would use up what
 // others may have of its buckets.
 //
-// If a shard cannot be read in half of the time, all are asked without more care.
+// If a shard cannot be read in a third of the time, which is what each of the three
+// steps has, all are asked without more care. One that then runs out of what time
+// is left may be well, so its breaker does not hear of it; instead the calls of the
+// next second give each shard all of their time.
 func (b *Backend) askWithCare(ctx context.Context, start time.Time, s *split) {
 	within, cancel := context.WithDeadline(ctx, start.Add(b.budget))
 	defer cancel()
 	if !b.readAll(within, start, s) {
 		b.askAll(ctx, within, s.live)
-		return
-	}
-	first, rest := s.tightest()
-	b.askOne(ctx, within, first)
-	if first.err != nil || first.granted() {
+	} else if first, rest := s.tightest(); b.grants(ctx, within, first) {
 		b.askAll(ctx, within, rest)
-		return
+	} else {
+		for _, p := range rest {
+			p.refuse()
+		}
 	}
-	for _, p := range rest {
-		p.refuse()
+	if slices.ContainsFunc(s.live, func(p *piece) bool { return p.cut }) {
+		b.careful.pause(start.Sub(b.guards.start))
 	}
 }
 
-// readAll reads what the live pieces have left, and tells whether it could. The
-// breakers do not hear of it.
+// grants asks about a piece, and tells whether the others are to be asked then.
+func (b *Backend) grants(ctx, within context.Context, p *piece) bool {
+	b.askOne(ctx, within, p)
+	return p.err != nil || p.granted()
+}
+
+// readAll reads what the live pieces have left, and tells whether it could in a
+// third of the time. The breakers do not hear of it.
 func (b *Backend) readAll(ctx context.Context, start time.Time, s *split) bool {
-	within, cancel := context.WithDeadline(ctx, start.Add(b.budget/2))
+	until := start.Add(b.budget / 3)
+	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	costs := s.readOnly()
 	defer s.restore(costs)
 	together(s.live, func(p *piece) { p.err = b.ask(within, p.charges, p.verdicts) })
+	if b.now().After(until) || within.Err() != nil {
+		b.careful.pause(start.Sub(b.guards.start))
+		return false
+	}
 	return !slices.ContainsFunc(s.live, func(p *piece) bool { return p.err != nil })
 }
 

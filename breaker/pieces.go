@@ -3,6 +3,7 @@ package breaker
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ type piece struct {
 
 	others bool // whether err is only about another shard
 	vague  bool // whether err may be about another shard, so that this one may have charged
+	cut    bool // whether it ran out of a part of the call's time
 }
 
 // A split is a call that is about several shards. Its pieces are asked apart, so
@@ -57,7 +59,8 @@ func (s *split) of(g *guard) *piece {
 	p := &s.pieces[s.used]
 	s.used++
 	p.reset()
-	p.guard, p.turn, p.err, p.slow, p.others, p.vague = g, g.turn.Load(), nil, false, false, false
+	p.guard, p.turn, p.err, p.slow = g, g.turn.Load(), nil, false
+	p.others, p.vague, p.cut = false, false, false
 	return p
 }
 
@@ -90,8 +93,8 @@ func (p *piece) granted() bool {
 	return p.err == nil
 }
 
-// askAll asks the primary about pieces, each apart, all at once, within a part of
-// ctx's time.
+// askAll asks the primary about pieces, each apart, all at once, within ctx's time or
+// a part of it.
 func (b *Backend) askAll(ctx, within context.Context, pieces []*piece) {
 	together(pieces, func(p *piece) { b.askOne(ctx, within, p) })
 }
@@ -109,14 +112,29 @@ func together(pieces []*piece, do func(*piece)) {
 	others.Wait()
 }
 
+// askOne asks the primary about one piece. Running out of a part of the time is no
+// failure of its shard, which might have answered in all of it.
 func (b *Backend) askOne(ctx, within context.Context, p *piece) {
+	if isOver(ctx, within) {
+		p.err, p.cut = errNoTime, true
+		return
+	}
 	start := b.now()
 	p.err = inTime(ctx, within, b.ask(within, p.charges, p.verdicts))
+	if p.err != nil && isOver(ctx, within) {
+		p.cut = true
+		return
+	}
 	if p.turn > 0 {
 		p.guard.asked(ctx, b, p.turn, start, p.err)
 		return
 	}
 	p.slow = p.slow || b.now().Sub(start) > b.slow
+}
+
+// isOver tells whether a part of ctx's time is over, and ctx's is not.
+func isOver(ctx, within context.Context) bool {
+	return errors.Is(within.Err(), context.DeadlineExceeded) && ctx.Err() == nil
 }
 
 // sum returns what a piece asks of the bucket of one of its charges.
