@@ -28,7 +28,7 @@ func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 			d.Limit = b.shares.of(d.Limit, instances)
 			local = append(local, d)
 			b.ledger.change(&c, d.Units)
-		case b.guards.of(shard, b.now()).isOpen():
+		case b.guards.of(shard, b.now()).isAway.Load(): // also while it is probed
 			away = true
 		default:
 			shared = append(shared, d)

@@ -2,11 +2,14 @@ package breaker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sony/gobreaker/v2"
 
 	"github.com/protolimit/ratelimit"
 )
@@ -130,4 +133,36 @@ func one(is bool) int64 {
 		return 1
 	}
 	return 0
+}
+
+// While a breaker is half-open only its probes reach the primary: refunds do not.
+func TestNoRefundsInHalfOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPrimary(t)
+		b := newBreaker(t, p)
+		l := perHour(t, "b", 1000, ratelimit.Local)
+		v, err := take(b, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trip(t, p, b, l)
+		p.hangAdjust = true
+		time.Sleep(2 * time.Second)
+		if s := b.Status().Shards[0]; s.State != gobreaker.StateHalfOpen {
+			t.Fatalf("the breaker is %+v, want it half-open", s)
+		}
+		refund := []ratelimit.Delta{{Limit: l, Key: []byte("alice"), Cost: 1, Units: -1, Receipt: v[0].Receipt}}
+		start := time.Now()
+		if err := b.Adjust(t.Context(), refund); !errors.Is(err, ratelimit.ErrUnavailable) || len(p.adjusted) != 0 || time.Since(start) != 0 {
+			t.Errorf("a refund ends with %v after %v and reaches the primary %d times, want unavailable at once", err, time.Since(start), len(p.adjusted))
+		}
+		p.hangAdjust = false
+		p.breakWith(nil)
+		granted(t, b, 3, l)
+		synctest.Wait()
+		p.adjusted = nil
+		if err := b.Adjust(t.Context(), refund); err != nil || len(p.adjusted) != 1 {
+			t.Errorf("then a refund ends with %v and reaches the primary %d times, want once", err, len(p.adjusted))
+		}
+	})
 }
