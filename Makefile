@@ -20,6 +20,7 @@ help: ## List the targets
 
 .PHONY: demo
 demo: $(if $(filter redis,$(BACKEND)),redis-server) ## Run the quickstart; BACKEND=redis shares its limits between two servers
+	@case "$(BACKEND)" in ""|memory|redis) ;; *) echo "BACKEND is $(BACKEND), want memory or redis"; exit 2 ;; esac
 	@echo "Building the quickstart; the first time takes up to a minute."
 	@cd examples && go run ./quickstart $(if $(filter redis,$(BACKEND)),-fleet)
 
