@@ -163,3 +163,18 @@ func TestCallsOfSeveralSlotsGrantNoMore(t *testing.T) {
 		}
 	}
 }
+
+// A charge of 0 on one slot has room, and nothing of the others is given back.
+func TestCallsOfSeveralSlotsMayOnlyRead(t *testing.T) {
+	c := redistest.StartCluster(t, redistest.Replicas(0))
+	b, keys := open(t, dialCluster(t, c.Addrs())), homes(c, 1)
+	for _, a := range algorithms {
+		l := limitOf(t, "read", a, 10, year)
+		for want := int64(9); want > 6; want-- {
+			v := mustTake(t, b, ratelimit.Charge{Limit: l, Key: []byte(keys[0][0])}, chargeOf(l, keys[1][0]))
+			if !v[0].Allowed || !v[1].Allowed || v[0].Remaining != 10 || v[1].Remaining != want || left(t, b, l, keys[1][0]) != want {
+				t.Errorf("%v: %+v, and %d are left, want %d", a, v, left(t, b, l, keys[1][0]), want)
+			}
+		}
+	}
+}
