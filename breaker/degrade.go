@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,10 +58,19 @@ func (b *Backend) denies(g *guard, charges []ratelimit.Charge, cause error) erro
 	for i := range charges {
 		if l := charges[i].Limit; tooLong || l.OnUnavailable() == ratelimit.Deny {
 			b.counts.denied.Add(1)
-			return fmt.Errorf("breaker: denied for %v: %w", l, cause)
+			return fmt.Errorf("breaker: denied for %v: %w", l, unavailable(cause))
 		}
 	}
 	return nil
+}
+
+// unavailable returns a failure of the primary as what callers know: a primary of
+// somebody else's may fail with any error.
+func unavailable(cause error) error {
+	if errors.Is(cause, ratelimit.ErrUnavailable) { // a bug is that, too
+		return cause
+	}
+	return fmt.Errorf("%w: %w", ratelimit.ErrUnavailable, cause)
 }
 
 // decideLocally has the fallback decide the rules that say Local, all or nothing,

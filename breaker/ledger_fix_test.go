@@ -166,3 +166,26 @@ func TestNoRefundsInHalfOpen(t *testing.T) {
 		}
 	})
 }
+
+// Whatever a primary fails with, a rule that says Deny fails the call with an error
+// that callers know.
+func TestDeniedCallsAreUnavailable(t *testing.T) {
+	foreign := errors.New("foreign")
+	for _, c := range []struct{ is, want error }{
+		{foreign, ratelimit.ErrUnavailable},
+		{context.DeadlineExceeded, ratelimit.ErrUnavailable},
+		{errLost, ratelimit.ErrUnavailable},
+		{fmt.Errorf("%w: %w", ratelimit.ErrBackendBug, foreign), ratelimit.ErrBackendBug},
+	} {
+		p := newPrimary(t)
+		b := newBreaker(t, p)
+		p.breakWith(c.is)
+		_, err := take(b, perHour(t, "b", 1000, ratelimit.Deny))
+		if !errors.Is(err, c.want) || !errors.Is(err, c.is) {
+			t.Errorf("with %v a call ends with %v, want both that and %v", c.is, err, c.want)
+		}
+		if errors.Is(err, ratelimit.ErrBackendBug) != errors.Is(c.is, ratelimit.ErrBackendBug) {
+			t.Errorf("with %v it ends with %v, as a bug or not", c.is, err)
+		}
+	}
+}
