@@ -172,6 +172,9 @@ func (s *server) finish(ctx context.Context, b *batch, cmd command) {
 // while their slot moves: those of most requests are.
 func (s *server) decideSingly(ctx context.Context, requests []*request) {
 	for _, r := range requests {
+		if r.abandoned() {
+			continue
+		}
 		b := s.batches.Get().(*batch)
 		b.slot, b.script = r.slot, r.script()
 		b.add(r)
