@@ -76,6 +76,8 @@ func (b *Backend) askLive(ctx context.Context, start time.Time, s *split) (refus
 	}
 	return b.probeAll(ctx, probes, func() {
 		switch at := start.Sub(b.guards.start); {
+		case b.careful.now(at) && b.judgeGone(ctx, s):
+			b.readForRefusal(ctx, s)
 		case len(s.live) == 1:
 			b.askOne(ctx, ctx, s.live[0])
 		case b.marks.met(s.live, at):
@@ -114,7 +116,7 @@ func (b *Backend) probeAll(ctx context.Context, probes []*piece, ask func()) (re
 // all of the call is granted. An error is that of a rule that says Deny, or of a
 // caller who left.
 func (b *Backend) settleApart(ctx context.Context, s *split) (granted bool, err error) {
-	granted = true
+	granted = len(s.judged.charges) == 0
 	for _, p := range s.live {
 		switch {
 		case p.err == nil:
@@ -140,6 +142,7 @@ func (b *Backend) settleApart(ctx context.Context, s *split) (granted bool, err 
 	if err := b.decideLocally(ctx, s.gone.charges, s.gone.answers(), func(i int) bool { return s.unsent[i] }); err != nil {
 		return false, err
 	}
+	s.judged.copy(s.gone.verdicts)
 	for i := range s.gone.verdicts {
 		granted = granted && s.gone.verdicts[i].Allowed
 	}

@@ -3,6 +3,7 @@ package breaker_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,6 +123,80 @@ func TestCareOpensShardThatDoesNotCharge(t *testing.T) {
 		}
 		if stateOf(b, "live") != gobreaker.StateClosed || stateOf(b, "stuck") == gobreaker.StateClosed {
 			t.Errorf("breakers are\n%v\nwant only that of stuck open", b.Status())
+		}
+	})
+}
+
+// Refused calls use nothing of a live shard's bucket where an open shard's part is
+// what the fallback refuses.
+func TestRefusedLocallyLetsOthersDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newSharded(t)
+		live := limitOf(t, "live", ratelimit.Rule{Rate: ratelimit.Rate{Count: 100, Window: time.Second}})
+		none := windowOf(t, "none", 0)
+		s.down["none"] = true
+		granted(t, b, 30, none)
+		if stateOf(b, "none") != gobreaker.StateOpen {
+			t.Fatalf("breakers are\n%v\nwant that of none open", b.Status())
+		}
+		s.breakBy(func(_ context.Context, charges []ratelimit.Charge) error {
+			time.Sleep(time.Millisecond)
+			if s.down[charges[0].Limit.Bucket()] {
+				return errDown
+			}
+			return nil
+		})
+		s.adjusting = func(context.Context) { time.Sleep(time.Millisecond) }
+		if _, err := takeCtx(t.Context(), s.Backend, 50, live); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		var callers sync.WaitGroup
+		for caller := range 8 {
+			callers.Go(func() {
+				for n := 0; time.Since(start) < 500*time.Millisecond; n++ {
+					charges := []ratelimit.Charge{{Limit: live, Key: []byte("alice"), Cost: 1}, {Limit: none, Key: fmt.Append(nil, caller, n), Cost: 1}}
+					v := make([]ratelimit.Verdict, 2)
+					if err := b.Take(t.Context(), charges, v); err != nil || v[1].Allowed || v[1].Reason == 0 || v[0].Receipt.At != 0 {
+						t.Errorf("a call of a limit of 0: %+v, %v", v, err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		s.breakWith(nil)
+		if left := leftOf(t, s.Backend, live); left < 95 {
+			t.Errorf("%d of 100 are left after half a second of refused calls, want nearly all", left)
+		}
+	})
+}
+
+// With care, too, a call that the live shard and the fallback have room for is
+// charged to both, and one that only the fallback refuses to neither.
+func TestCareAcrossAnOpenShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newSharded(t)
+		live, short := windowOf(t, "live", 100), windowOf(t, "dead", 3)
+		allowed := perHour(t, "dead", 0, ratelimit.Allow)
+		s.down["dead"] = true
+		granted(t, b, 30, allowed)
+		granted(t, b, 1, live, windowOf(t, "dead", 0)) // given back
+		s.adjusted = nil
+		if n := granted(t, b, 10, live, short); n != 3 {
+			t.Errorf("%d of 10 calls are granted, want the 3 that the fallback has", n)
+		}
+		if left := leftOf(t, s.Backend, live); left != 97 || len(s.adjusted) > 0 {
+			t.Errorf("%d of 100 are left, want 97; gave back %v", left, s.adjusted)
+		}
+		if v, err := takeCtx(t.Context(), b, 98, live, short); err != nil || v[0].Allowed || v[1].Allowed || v[1].Reason != ratelimit.ReasonNever {
+			t.Errorf("a call that both refuse: %+v, %v", v, err)
+		}
+		if n := granted(t, b, 5, live, allowed); n != 5 {
+			t.Errorf("%d of 5 calls are granted, want those that a rule allows", n)
+		}
+		s.down["live"] = true
+		if n := granted(t, b, 30, live, short); n != 0 || stateOf(b, "live") != gobreaker.StateOpen {
+			t.Errorf("%d calls are granted, %v; want none, and live open", n, b.Status())
 		}
 	})
 }

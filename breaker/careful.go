@@ -80,6 +80,47 @@ func (b *Backend) readAll(ctx context.Context, start time.Time, s *split) bool {
 	return !slices.ContainsFunc(s.live, func(p *piece) bool { return p.err != nil })
 }
 
+// judgeGone tells whether the fallback has no room for what it is to decide, so that
+// the call is refused whatever the primary says. It reads that first, and keeps what
+// refuses: the fallback may have room when it is asked for the rest.
+func (b *Backend) judgeGone(ctx context.Context, s *split) (refused bool) {
+	j, instances := &s.judged, b.Instances()
+	j.reset()
+	for i, c := range s.gone.charges {
+		if c.Limit.OnUnavailable() != ratelimit.Allow {
+			c.Limit = b.shares.of(c.Limit, instances)
+			j.add(i, c)
+		}
+	}
+	if len(j.charges) == 0 {
+		return false
+	}
+	reads := slices.Clone(j.charges)
+	for i := range reads {
+		reads[i].Cost = 0
+	}
+	refused = b.fallback.Take(ctx, reads, j.answers()) == nil && j.wait() > 0
+	if !refused {
+		j.reset()
+		return false
+	}
+	j.refuse()
+	return true
+}
+
+// readForRefusal reads the live pieces of a call that the fallback refuses. Their
+// breakers hear of it, as if they had been charged.
+func (b *Backend) readForRefusal(ctx context.Context, s *split) {
+	costs := s.readOnly()
+	b.askAll(ctx, ctx, s.live)
+	s.restore(costs)
+	for _, p := range s.live {
+		if p.err == nil {
+			p.refuse()
+		}
+	}
+}
+
 // readOnly makes the live pieces' charges reads and returns what they cost.
 func (s *split) readOnly() (costs []int64) {
 	for _, p := range s.live {

@@ -32,12 +32,14 @@ type split struct {
 	whole  part     // all of live
 	gone   part     // what the fallback decides
 	unsent []bool   // of gone's charges, which the primary cannot have charged
+	judged piece    // of gone's charges, what the fallback has no room for
 }
 
 // reset makes the split the one of a call.
 func (s *split) reset(b *Backend, at time.Time, charges []ratelimit.Charge) {
 	s.used, s.live, s.unsent = 0, s.live[:0], s.unsent[:0]
 	s.gone.reset()
+	s.judged.reset()
 	for i := range charges {
 		s.of(b.guards.of(b.sharder.Shard(&charges[i]), at)).add(i, charges[i])
 	}
@@ -72,6 +74,7 @@ func (s *split) free() {
 	}
 	s.whole.reset()
 	s.gone.reset()
+	s.judged.reset()
 	clear(s.live)
 }
 
