@@ -85,13 +85,21 @@ func alonely(t *testing.T, s *redistest.Server, budget time.Duration) (*Backend,
 	redistest.Eventually(t, 20*time.Second, "an answer", func() bool {
 		return b.Take(t.Context(), charge(l, "nobody", 0), make([]ratelimit.Verdict, 1)) == nil
 	})
+	atRest(t, b)
 	w.sends.Store(0)
 	w.inline.Store(0)
 	return b, w
 }
 
+// atRest waits until nothing is under way: a flight ends a moment after its answers.
+func atRest(t *testing.T, b *Backend) {
+	t.Helper()
+	redistest.Eventually(t, 10*time.Second, "nothing under way", b.topology.(*single).idle)
+}
+
 func usedOf(t *testing.T, b *Backend, l *ratelimit.Limit, caller string) int64 {
 	t.Helper()
+	atRest(t, b)
 	verdicts := make([]ratelimit.Verdict, 1)
 	if err := b.Take(context.Background(), charge(l, caller, 0), verdicts); err != nil {
 		t.Fatal(err)
@@ -104,6 +112,7 @@ func TestCallsAloneGoOutFromTheirCallers(t *testing.T) {
 	b, w := alonely(t, s, 10*time.Second)
 	l := limit(t, "b", 100, 366*24*time.Hour)
 	for range 5 {
+		atRest(t, b)
 		if err := b.Take(t.Context(), charge(l, "alice", 1), make([]ratelimit.Verdict, 1)); err != nil {
 			t.Fatal(err)
 		}
@@ -163,6 +172,7 @@ func TestCallsAloneLeaveInTime(t *testing.T) {
 				_ = b.Take(t.Context(), charge(l, "alice", 0), make([]ratelimit.Verdict, 1))
 				return w.inline.Load() > 0
 			})
+			atRest(t, b)
 			w.inline.Store(0)
 			s.Pause()
 			defer s.Resume()
@@ -205,6 +215,7 @@ func TestCallsAloneThatAreCancelled(t *testing.T) {
 		return w.inline.Load() > 0
 	})
 	defer s.Resume()
+	atRest(t, b)
 	w.before.Store(&stop)
 	if err := b.Take(ctx, charge(l, "alice", 1), make([]ratelimit.Verdict, 1)); !errors.Is(err, cause) || errors.Is(err, ratelimit.ErrUnavailable) {
 		t.Errorf("cancelled: %v, want %v", err, cause)
@@ -224,6 +235,7 @@ func TestCallsAloneChargeOnce(t *testing.T) {
 	if n := usedOf(t, b, l, "alice"); n != 1 {
 		t.Errorf("after SCRIPT FLUSH %d are used, want 1", n)
 	}
+	atRest(t, b)
 	fail := func() { panic("hook") }
 	w.after.Store(&fail)
 	err := b.Take(t.Context(), charge(l, "bob", 1), make([]ratelimit.Verdict, 1))
