@@ -17,7 +17,8 @@ func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 		return errClosed
 	}
 	instances := b.Instances()
-	var local, shared []ratelimit.Delta
+	var shared []ratelimit.Delta
+	var errs []error
 	away := false
 	for i := range deltas {
 		d := deltas[i]
@@ -25,26 +26,50 @@ func (b *Backend) Adjust(ctx context.Context, deltas []ratelimit.Delta) error {
 		shard := b.shardOf(&c)
 		switch {
 		case d.Receipt.Origin == localOrigin:
-			d.Limit = b.shares.of(d.Limit, instances)
-			local = append(local, d)
-			b.ledger.change(&c, d.Units)
+			if err := b.adjustLocal(ctx, &d, b.shares.of(d.Limit, instances)); err != nil {
+				errs = append(errs, err)
+			}
 		case b.guards.of(shard, b.now()).isAway.Load(): // also while it is probed
 			away = true
 		default:
 			shared = append(shared, d)
 		}
 	}
-	var errs []error
 	if away {
 		errs = append(errs, errAway)
-	}
-	if len(local) > 0 {
-		errs = append(errs, b.fallback.Adjust(ctx, local))
 	}
 	if len(shared) > 0 {
 		errs = append(errs, b.adjustPrimary(ctx, shared))
 	}
 	return errors.Join(errs...)
+}
+
+// adjustLocal has the fallback adjust, under the share of the limit. What it gives
+// back is owed no more to the primary, but only that: of a charge that has drained
+// since it gives nothing back, and what is owed then is what others were granted.
+func (b *Backend) adjustLocal(ctx context.Context, d *ratelimit.Delta, local *ratelimit.Limit) error {
+	c := ratelimit.Charge{Limit: d.Limit, Key: d.Key}
+	here := [1]ratelimit.Delta{*d}
+	here[0].Limit = local
+	if d.Units >= 0 || b.ledger.owed(&c) == 0 {
+		b.ledger.change(&c, max(d.Units, 0))
+		return b.fallback.Adjust(ctx, here[:])
+	}
+	b.ledger.refunds.Lock() // or one would see what another gave back
+	defer b.ledger.refunds.Unlock()
+	before, err := b.usedOf(ctx, local, d.Key)
+	if err != nil {
+		return err
+	}
+	if err := b.fallback.Adjust(ctx, here[:]); err != nil {
+		return err
+	}
+	after, err := b.usedOf(ctx, local, d.Key)
+	if err != nil {
+		return err
+	}
+	b.ledger.change(&c, max(min(after-before, 0), d.Units))
+	return nil
 }
 
 // adjustPrimary has the primary adjust, within the budget.

@@ -19,6 +19,8 @@ type ledger struct {
 	dropped atomic.Uint64 // units that found no room, or could not be charged
 	size    atomic.Int64
 
+	refunds sync.Mutex // of whoever gives back
+
 	mu      sync.Mutex
 	debts   map[entry]debt
 	settles map[string]bool // by shard, whether a settlement is under way

@@ -189,3 +189,41 @@ func TestDeniedCallsAreUnavailable(t *testing.T) {
 		}
 	}
 }
+
+// A late refund, of a charge that has drained, leaves what others owe; one in time
+// lowers it by what it gives back.
+func TestLateRefundsLeaveDebts(t *testing.T) {
+	for a := ratelimit.TokenBucket; a <= ratelimit.SlidingLog; a++ {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Minute) // to the start of a window
+			p := newPrimary(t)
+			b := newBreaker(t, p)
+			l := limitOf(t, "b", ratelimit.Rule{Rate: ratelimit.Rate{Count: 10, Window: 10 * time.Second}, Algorithm: a})
+			refund := func(cost int64, v ratelimit.Verdict) ratelimit.Delta {
+				return ratelimit.Delta{Limit: l, Key: []byte("alice"), Cost: cost, Units: -cost, Receipt: v.Receipt}
+			}
+			p.breakWith(errDown)
+			old, err := takeCtx(t.Context(), b, 10, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Second) // it has drained
+			n := granted(t, b, 7, l)
+			recent, err := takeCtx(t.Context(), b, 3, l)
+			if err != nil || n != 7 || !recent[0].Allowed {
+				t.Fatalf("%v: %d and %+v are granted, %v; want 7 and 3", l, n, recent, err)
+			}
+			err = b.Adjust(t.Context(), []ratelimit.Delta{refund(10, old[0])})
+			if owed := b.Owed(l, "alice"); err != nil || owed != 10 {
+				t.Errorf("%v: after a late refund %d are owed, %v; want the 10 of others", l, owed, err)
+			}
+			if err := b.Adjust(t.Context(), []ratelimit.Delta{refund(10, old[0]), refund(3, recent[0])}); err != nil {
+				t.Error(err)
+			}
+			v, err := takeCtx(t.Context(), b, 0, l)
+			if owed := b.Owed(l, "alice"); err != nil || owed != 10-v[0].Remaining || owed != 7 {
+				t.Errorf("%v: after a refund %d are owed and %d left, %v; want as many as are used", l, owed, v[0].Remaining, err)
+			}
+		})
+	}
+}
