@@ -29,7 +29,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,8 +64,8 @@ func New(primary, fallback ratelimit.Backend, opts ...Option) (*Backend, error) 
 	if primary == nil || fallback == nil {
 		return nil, errors.New("breaker: New: a backend is nil, want a primary and a fallback")
 	}
-	if _, ok := primary.(*Backend); ok || same(primary, fallback) {
-		return nil, fmt.Errorf("breaker: New: the primary is a %T, want one that is neither a breaker nor the fallback too", primary)
+	if _, ok := primary.(*Backend); ok { // whose receipts cannot be told from those of this one
+		return nil, errors.New("breaker: New: the primary is a breaker, want a backend without one")
 	}
 	c := defaults()
 	for _, o := range opts {
@@ -95,12 +94,6 @@ func New(primary, fallback ratelimit.Backend, opts ...Option) (*Backend, error) 
 	b.scratch.New = func() any { return &part{} }
 	b.splits.New = func() any { return &split{} }
 	return b, nil
-}
-
-// same tells whether two backends are one.
-func same(x, y ratelimit.Backend) bool {
-	t := reflect.TypeOf(x)
-	return t == reflect.TypeOf(y) && t.Comparable() && x == y
 }
 
 // Take implements [ratelimit.Backend].

@@ -25,7 +25,6 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		"a share that is no number":       {p, breaker.WithTrip(20, math.NaN(), time.Second)},
 		"a window without end":            {p, breaker.WithTrip(1, 1, math.MaxInt64)},
 		"an open time without end":        {p, breaker.WithOpen(math.MaxInt64, 1)},
-		"a fallback that is the primary":  {local, breaker.WithInstances(1)},
 		"a breaker that is the primary":   {inner, breaker.WithInstances(1)},
 		"a breaker's own share of nobody": {p, breaker.WithInstances(0)},
 	} {

@@ -273,6 +273,11 @@ func TestRenamedShardIsSettled(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		granted(t, b, 1, l)
+		if s := b.Status(); len(s.Shards) != 2 {
+			t.Errorf("breakers are\n%v\nwant that of the shard that is away too", s)
+		}
+		time.Sleep(10 * time.Minute)
+		granted(t, b, 1, l)
 		if s := b.Status(); len(s.Shards) != 1 || s.Shards[0].Shard != "new" {
 			t.Errorf("breakers are\n%v\nwant that of the shard that is met only", s)
 		}
