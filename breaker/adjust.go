@@ -57,6 +57,8 @@ func (b *Backend) adjustLocal(ctx context.Context, d *ratelimit.Delta, local *ra
 	}
 	b.ledger.refunds.Lock() // or one would see what another gave back
 	defer b.ledger.refunds.Unlock()
+	b.ledger.locals.begin()
+	defer b.ledger.locals.end()
 	before, err := b.usedOf(ctx, local, d.Key)
 	if err != nil {
 		return err

@@ -91,6 +91,8 @@ func (b *Backend) decideLocally(ctx context.Context, charges []ratelimit.Charge,
 		p.add(i, c)
 	}
 	answers := p.answers()
+	b.ledger.locals.begin()
+	defer b.ledger.locals.end()
 	if err := b.fallback.Take(ctx, p.charges, answers); err != nil {
 		return err
 	}
@@ -135,9 +137,12 @@ func (b *Backend) learn(charges []ratelimit.Charge, verdicts []ratelimit.Verdict
 // keepWarm moves the fallback's buckets to the fraction that verdicts of the
 // primary show as used, and to what it does not or may not know on top.
 func (b *Backend) keepWarm(charges []ratelimit.Charge, verdicts []ratelimit.Verdict) {
-	if b.mirror == nil {
-		return
+	if b.mirror != nil {
+		b.ledger.locals.apart(func() { b.warm(charges, verdicts) })
 	}
+}
+
+func (b *Backend) warm(charges []ratelimit.Charge, verdicts []ratelimit.Verdict) {
 	instances := b.Instances()
 	for i := range charges {
 		c := &charges[i]

@@ -20,6 +20,7 @@ type ledger struct {
 	size    atomic.Int64
 
 	refunds sync.Mutex // of whoever gives back
+	locals  locals
 
 	mu      sync.Mutex
 	debts   map[entry]debt
@@ -41,8 +42,43 @@ func entryOf(l *ratelimit.Limit, key []byte) entry {
 // A debt is what a bucket owes to the primary.
 type debt struct {
 	limit    *ratelimit.Limit // the last that was met
+	grants   uint64           // how many were noted
 	units    int64            // to be charged
 	settling int64            // being charged
+}
+
+// locals are the grants of the fallback until they are noted. A bucket that is set
+// in between to what the primary shows would lose one, and its debt then.
+type locals struct {
+	_     [64]byte // each call reads begun, and what is around is written
+	begun atomic.Uint64
+	ended atomic.Uint64
+	_     [64]byte
+	mu    sync.RWMutex // read by grants, locked by who wants to be alone
+}
+
+func (l *locals) begin() {
+	l.mu.RLock()
+	l.begun.Add(1)
+}
+
+func (l *locals) end() {
+	l.ended.Add(1)
+	l.mu.RUnlock()
+}
+
+// apart does something, once more if there were grants meanwhile: hardly ever.
+func (l *locals) apart(do func()) {
+	ended := l.ended.Load()
+	if begun := l.begun.Load(); begun == ended {
+		do()
+		if l.begun.Load() == begun {
+			return
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	do()
 }
 
 // add notes units that were granted of a bucket, of which used are used now: what
@@ -65,7 +101,7 @@ func (l *ledger) add(c *ratelimit.Charge, units, used int64) {
 		}
 		l.size.Add(1)
 	}
-	d.limit, d.units = c.Limit, min(d.units+units, max(used, units))
+	d.limit, d.grants, d.units = c.Limit, d.grants+1, min(d.units+units, max(used, units))
 	l.debts[e] = d
 }
 
@@ -92,25 +128,28 @@ func (l *ledger) put(e entry, d debt) {
 }
 
 // owed returns what the primary does not know of a bucket.
-func (l *ledger) owed(c *ratelimit.Charge) int64 {
+func (l *ledger) owed(c *ratelimit.Charge) int64 { return l.of(c).all() }
+
+func (l *ledger) of(c *ratelimit.Charge) debt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.debts[entry{c.Limit.Bucket(), c.Limit.Algorithm(), string(c.Key)}]
-	return d.units + d.settling
+	return l.debts[entry{c.Limit.Bucket(), c.Limit.Algorithm(), string(c.Key)}]
 }
+
+func (d debt) all() int64 { return d.units + d.settling }
 
 // cut notes that of what a bucket owes, if that is still what was known, at most
 // some counts, and returns how much it owes then.
-func (l *ledger) cut(c *ratelimit.Charge, known, most int64) int64 {
+func (l *ledger) cut(c *ratelimit.Charge, known debt, most int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := entryOf(c.Limit, c.Key)
 	d, ok := l.debts[e]
-	if ok && d.units+d.settling == known {
+	if ok && d == known {
 		d.units = min(d.units, most)
 		l.put(e, d)
 	}
-	return d.units + d.settling
+	return d.all()
 }
 
 // take returns the debts of buckets, as being settled from now on.
@@ -237,13 +276,13 @@ func (b *Backend) settleSome(ctx context.Context, debts []ratelimit.Delta) bool 
 // owed returns what the primary does not know of a bucket, as far as the fallback
 // still counts it as used, under the share of its limit.
 func (b *Backend) owed(c *ratelimit.Charge, local *ratelimit.Limit) int64 {
-	known := b.ledger.owed(c)
-	if known == 0 {
+	known := b.ledger.of(c)
+	if known.all() == 0 {
 		return 0
 	}
 	used, err := b.usedOf(context.Background(), local, c.Key)
 	if err != nil {
-		return known
+		return known.all()
 	}
 	return b.ledger.cut(c, known, used)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,8 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/protolimit/ratelimit"
+	"github.com/protolimit/ratelimit/backend/memory"
+	"github.com/protolimit/ratelimit/breaker"
 )
 
 // What is in doubt of a bucket is counted for every limit that is about it: rules
@@ -226,4 +229,54 @@ func TestLateRefundsLeaveDebts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A verdict of the primary that comes between a grant of the fallback and its note
+// in the ledger takes nothing of either.
+func TestVerdictsLeaveGrantsUnderWay(t *testing.T) {
+	p := newPrimary(t)
+	fallback := &paused{Backend: newMemory(t)}
+	b, err := breaker.New(p, fallback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	l := perHour(t, "b", 100, ratelimit.Local)
+	p.breakBy(func(_ context.Context, charges []ratelimit.Charge) error {
+		if charges[0].Cost > 0 {
+			return errDown
+		}
+		return nil
+	})
+	var reads sync.WaitGroup
+	fallback.after = func() {
+		reads.Go(func() { _, _ = takeCtx(context.Background(), b, 0, l) })
+		time.Sleep(20 * time.Millisecond) // longer than that takes if it does not wait
+	}
+	if n := granted(t, b, 1, l); n != 1 {
+		t.Fatalf("%d are granted, want 1", n)
+	}
+	reads.Wait()
+	for deadline := time.Now().Add(5 * time.Second); b.Status().Ledger > 0 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+		_, _ = takeCtx(t.Context(), b, 0, l)
+	}
+	if s := b.Status(); s.Settled != 1 || s.Ledger != 0 {
+		t.Errorf("%v, want the grant charged to the primary", s)
+	}
+}
+
+// paused is a fallback that does something after its first grant.
+type paused struct {
+	*memory.Backend
+	after func()
+	once  sync.Once
+}
+
+func (p *paused) Take(ctx context.Context, charges []ratelimit.Charge, verdicts []ratelimit.Verdict) error {
+	err := p.Backend.Take(ctx, charges, verdicts)
+	if charges[0].Cost > 0 {
+		p.once.Do(p.after)
+	}
+	return err
 }
