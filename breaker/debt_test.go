@@ -23,7 +23,7 @@ func TestDebtsFollowWhatIsUsed(t *testing.T) {
 		{change: -9, owed: 0},
 	} {
 		if step.add > 0 {
-			l.add(c, step.add, step.used)
+			l.add(c, step.add, step.used, 0)
 		} else {
 			l.change(c, step.change)
 		}
@@ -34,14 +34,14 @@ func TestDebtsFollowWhatIsUsed(t *testing.T) {
 	if n := l.size.Load(); n != 0 {
 		t.Errorf("%d buckets owe nothing", n)
 	}
-	l.add(c, 3, 3)
+	l.add(c, 3, 3, 0)
 	other := &ratelimit.Charge{Limit: c.Limit, Key: []byte("bob")}
-	l.add(other, 5, 5)
+	l.add(other, 5, 5, 0)
 	if l.owed(other) != 0 || l.dropped.Load() != 5 {
 		t.Errorf("%d are owed without room, and %d dropped, want 0 and 5", l.owed(other), l.dropped.Load())
 	}
 	taken := l.take(l.charges())
-	l.add(c, 2, 5)
+	l.add(c, 2, 5, 0)
 	if l.owed(c) != 5 || len(taken) != 1 || taken[0].Units != 3 {
 		t.Errorf("%d are owed while %v is charged, want 5", l.owed(c), taken)
 	}
@@ -52,6 +52,28 @@ func TestDebtsFollowWhatIsUsed(t *testing.T) {
 	l.settled(l.take(l.charges()), false)
 	if l.owed(c) != 0 || l.size.Load() != 0 {
 		t.Errorf("%d are owed after all was charged", l.owed(c))
+	}
+}
+
+// What a grant that is not alone saw as used says nothing of what others noted
+// since.
+func TestCrossedGrantsAddUp(t *testing.T) {
+	l := ledger{room: 1}
+	c := &ratelimit.Charge{Limit: newLimit(t, 10), Key: []byte("alice")}
+	first := l.locals.begin()
+	second := l.locals.begin()
+	l.add(c, 1, 2, second)
+	l.locals.end()
+	l.add(c, 1, 1, first)
+	l.locals.end()
+	if owed := l.owed(c); owed != 2 {
+		t.Errorf("%d are owed of two grants at once, want 2", owed)
+	}
+	alone := l.locals.begin()
+	l.add(c, 1, 1, alone)
+	l.locals.end()
+	if owed := l.owed(c); owed != 1 {
+		t.Errorf("%d are owed when only the last is used, want 1", owed)
 	}
 }
 

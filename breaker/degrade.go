@@ -91,7 +91,7 @@ func (b *Backend) decideLocally(ctx context.Context, charges []ratelimit.Charge,
 		p.add(i, c)
 	}
 	answers := p.answers()
-	b.ledger.locals.begin()
+	turn := b.ledger.locals.begin()
 	defer b.ledger.locals.end()
 	if err := b.fallback.Take(ctx, p.charges, answers); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (b *Backend) decideLocally(ctx context.Context, charges []ratelimit.Charge,
 		}
 		verdicts[place] = answers[i]
 		if granted && unsent(place) {
-			b.ledger.add(&charges[place], charges[place].Cost, usedOf(p.charges[i].Limit, &answers[i]))
+			b.ledger.add(&charges[place], charges[place].Cost, usedOf(p.charges[i].Limit, &answers[i]), turn)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package breaker
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"slices"
 	"sync"
@@ -57,9 +58,17 @@ type locals struct {
 	mu    sync.RWMutex // read by grants, locked by who wants to be alone
 }
 
-func (l *locals) begin() {
+// crossed is the turn of a grant that is not alone from the start.
+const crossed = math.MaxUint64
+
+// begin returns the turn of a grant, which is alone while begun is that.
+func (l *locals) begin() (turn uint64) {
 	l.mu.RLock()
-	l.begun.Add(1)
+	turn = l.begun.Add(1)
+	if l.ended.Load() != turn-1 {
+		return crossed
+	}
+	return turn
 }
 
 func (l *locals) end() {
@@ -82,8 +91,9 @@ func (l *locals) apart(do func()) {
 }
 
 // add notes units that were granted of a bucket, of which used are used now: what
-// was granted before and has drained since is owed no more.
-func (l *ledger) add(c *ratelimit.Charge, units, used int64) {
+// was granted before and has drained since is owed no more. Of a grant that was not
+// alone, used may be older than what others have noted, and says nothing of it.
+func (l *ledger) add(c *ratelimit.Charge, units, used int64, turn uint64) {
 	if units == 0 {
 		return
 	}
@@ -101,7 +111,10 @@ func (l *ledger) add(c *ratelimit.Charge, units, used int64) {
 		}
 		l.size.Add(1)
 	}
-	d.limit, d.grants, d.units = c.Limit, d.grants+1, min(d.units+units, max(used, units))
+	d.limit, d.grants, d.units = c.Limit, d.grants+1, d.units+units
+	if l.locals.begun.Load() == turn {
+		d.units = min(d.units, max(used, units))
+	}
 	l.debts[e] = d
 }
 
