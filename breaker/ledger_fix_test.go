@@ -240,7 +240,7 @@ func TestVerdictsLeaveGrantsUnderWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
+	t.Cleanup(func() { _ = b.Close() })
 	l := perHour(t, "b", 100, ratelimit.Local)
 	p.breakBy(func(_ context.Context, charges []ratelimit.Charge) error {
 		if charges[0].Cost > 0 {
