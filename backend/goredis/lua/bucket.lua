@@ -1,5 +1,6 @@
 -- bucket.lua is buckets.lua for one charge, which is what a batch is where calls are
--- few: it has no tables.
+-- few: it has no tables. A change of how a state is read or written is one of three:
+-- here, there and in common.lua.
 --
 -- KEYS[1]  the bucket
 -- ARGV[1]  doubles: units; of the limit most, steps a unit, num and den; and now, in
