@@ -17,7 +17,6 @@ type level struct {
 // (common.lua).
 const (
 	saysCharged   = '+'
-	saysNot       = '-'
 	saysForeign   = '!'
 	saysUndecided = '?'
 
@@ -52,9 +51,7 @@ func (r *request) readState(reply string) (ok bool) {
 		b.verdict.Receipt.At = at
 	case 8, 8 + shortSize, 8 + longSize:
 		if size > 8 {
-			var at int64
-			l, at = readLevel(reply[8:], b.limit)
-			l.since = uint64(max(double(reply)-at, 0))
+			l = levelAt(reply[8:], b.limit, double(reply))
 		}
 		r.granted = b.units == 0
 		b.verdict = l.verdict(b.limit, b.units)
@@ -86,14 +83,13 @@ func (r *request) readStates(reply string, now int64) (rest string, ok bool) {
 			return "", false
 		}
 		r.granted, r.large = says == saysCharged, says == saysUndecided
-		switch {
-		case !r.granted:
+		if !r.granted {
 			b.verdict = l.verdict(b.limit, b.units)
-		case b.units > 0:
-			b.verdict = l.verdict(b.limit, 0)
+			continue
+		}
+		b.verdict = l.verdict(b.limit, 0)
+		if b.units > 0 {
 			b.verdict.Receipt.At = now
-		default:
-			b.verdict = l.verdict(b.limit, 0)
 		}
 	}
 	return reply, true
